@@ -7,6 +7,10 @@
 
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
+#if defined(__x86_64__)
+// Replaces the XXH3 calls below by those that pick AVX2 or AVX-512 at run time: 1.5 to 2 times faster.
+#include <xxh_x86dispatch.h>
+#endif
 
 #include <algorithm>
 #include <new>

@@ -1,0 +1,144 @@
+// device: one drive as a flat array of bytes, read and written in whole pages, past the page cache.
+//
+// Owns: BlockDevice and its two kinds: FileDevice (file or block device, O_DIRECT always) and
+// MemoryDevice, plus FaultDevice, a decorator that adds faults and a volatile write cache.
+// Called by server/flash. Thread rule: a BlockDevice belongs to one core and completes on its reactor.
+// Geometry, alignment, bounds, short I/O and bounded retries live in BlockDevice, in one place.
+// Invariants:
+//   D1 offsets, lengths and memory are multiples of kPageBytes, inside [0, capacity): asserted.
+//   D2 a request completes exactly once, in a later turn, after every byte moved or with the cause.
+//   D3 short I/O is continued; EAGAIN/EINTR are retried kRetriesMax times; a read of 0 bytes inside
+//      the capacity is a lost drive (kUnavailable), as after a hot unplug.
+//   D4 a persistent error makes this device failed() and never the process: later requests complete
+//      with kUnavailable. Media errors (ENODATA, EILSEQ, EIO on read) fail one request, counted;
+//      kMediaErrorsMax of them in a row, or any write or flush error, fail the device.
+//   D5 after a failed flush the device is failed: what was unflushed is unknown (fsync is not retried).
+#pragma once
+
+#include <sys/uio.h>
+
+#include <memory>
+#include <string>
+
+#include "common/base/base.h"
+#include "common/reactor/reactor.h"
+#include "common/time/time.h"
+
+namespace varve {
+
+enum class DeviceKind : uint8_t { kRead, kWrite, kFlush, kDiscard };
+
+// Lives in its owner; memory and iovecs stay put until on_done.
+struct DeviceIo {
+  using Done = void (*)(DeviceIo&);
+  DeviceKind kind = DeviceKind::kRead;
+  bool in_flight = false;
+  uint64_t offset_bytes = 0;
+  uint64_t length_bytes = 0;  // sum of iov lengths for read and write
+  iovec* iov = nullptr;       // may be modified by the device while in flight (short I/O)
+  uint32_t iov_count = 0;     // <= kIoVectorsMax
+  int32_t buffer_index = -1;  // registered buffer covering a single iov, else -1
+  Status status;
+  Nanos started_ns = 0;
+  Done on_done = nullptr;
+  void* owner = nullptr;
+  DeviceIo* next = nullptr;  // queue of whoever holds it
+  // the device's own
+  uint32_t retries = 0;
+  uint64_t moved_bytes = 0;
+  Io io;
+  Timer timer;
+};
+
+class BlockDevice {
+ public:
+  static constexpr uint32_t kRetriesMax = 16;
+  static constexpr uint32_t kMediaErrorsMax = 8;
+
+  virtual ~BlockDevice() = default;
+  void submit(DeviceIo& io);  // D1, D2
+
+  const std::string& name() const { return name_; }
+  uint64_t capacity_bytes() const { return capacity_bytes_; }
+  bool failed() const { return !failure_.ok(); }
+  Status failure() const { return failure_; }
+  // The owner declares the device lost (no progress within a deadline).
+  void fail(Status cause);
+
+  struct Counters {
+    uint64_t reads = 0, writes = 0, flushes = 0, discards = 0;
+    uint64_t read_bytes = 0, written_bytes = 0;
+    uint64_t short_ios = 0, retries = 0, media_errors = 0, errors = 0;
+  };
+  const Counters& counters() const { return counters_; }
+  uint32_t in_flight() const { return in_flight_; }
+
+ protected:
+  BlockDevice(Reactor& reactor, std::string name, uint64_t capacity_bytes);
+  // Moves what remains of `io`; answers later through progress(). May move fewer bytes.
+  virtual void start(DeviceIo& io) = 0;
+  // Called by the implementation in a later turn: bytes moved by this attempt, or -errno.
+  void progress(DeviceIo& io, int64_t result);
+  Reactor& reactor_;
+
+ private:
+  void finish(DeviceIo& io, Status status);
+  std::string name_;
+  uint64_t capacity_bytes_;
+  Status failure_;
+  uint32_t media_errors_in_row_ = 0;
+  uint32_t in_flight_ = 0;
+  Counters counters_;
+};
+
+struct FileDeviceOptions {
+  std::string path;
+  uint64_t create_bytes = 0;      // create and preallocate this many when the file is absent; 0 = must exist
+  uint64_t free_floor_bytes = 0;  // refuse to create when the file system would have less than this left
+};
+
+// O_DIRECT is probed by a real aligned read and write of the first page (read back identical bytes),
+// because file systems accept the flag and refuse the I/O; refused is a clear error naming the remedy.
+Result<std::unique_ptr<BlockDevice>> open_file_device(Reactor& reactor, const FileDeviceOptions& options);
+
+// Plain synchronous page I/O, O_DIRECT, for start-up work before the shards run (superblocks).
+class FileHandle {
+ public:
+  static Result<std::unique_ptr<FileHandle>> open(const FileDeviceOptions& options);
+  ~FileHandle();
+  uint64_t capacity_bytes() const { return capacity_bytes_; }
+  bool created() const { return created_; }
+  Status read(uint64_t offset_bytes, ByteSpan pages);
+  Status write(uint64_t offset_bytes, ConstByteSpan pages);
+  Status flush();
+
+ private:
+  FileHandle() = default;
+  int fd_ = -1;
+  uint64_t capacity_bytes_ = 0;
+  bool created_ = false;
+};
+
+// Bytes of a simulated drive that outlive daemons (a "platter"): MemoryDevice reads and writes it.
+class MemoryPlatter {
+ public:
+  explicit MemoryPlatter(uint64_t capacity_bytes);
+  uint64_t capacity_bytes() const { return bytes_.size(); }
+  ByteSpan bytes() { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+struct MemoryDeviceOptions {
+  std::string name = "memory";
+  Nanos latency_min_ns = 20 * kMicrosecond;
+  Nanos latency_max_ns = 200 * kMicrosecond;
+  uint64_t seed = 1;
+};
+
+// Completes through the reactor's timers: deterministic under a ManualClock, usable under a real one.
+std::unique_ptr<BlockDevice> make_memory_device(Reactor& reactor, MemoryPlatter& platter,
+                                                const MemoryDeviceOptions& options);
+
+}  // namespace varve

@@ -1,0 +1,83 @@
+// Io: one system-level I/O in flight, and the backend that carries it.
+//
+// An Io lives in its owner and is never freed or reused while `in_flight`. Its result arrives in a
+// later turn of the reactor, never inside start().
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "common/time/time.h"
+
+namespace varve {
+
+enum class IoKind : uint8_t {
+  kRead,     // fd, offset, iov[]; result bytes
+  kWrite,    // fd, offset, iov[]; result bytes
+  kFlush,    // fdatasync of fd
+  kDiscard,  // fallocate(PUNCH_HOLE|KEEP_SIZE) of [offset, offset + bytes)
+  kAccept,   // fd; result is the new descriptor (non-blocking, close-on-exec)
+  kConnect,  // fd, address
+  kReceive,  // fd, iov[]; result bytes, 0 = orderly end
+  kSend,     // fd, iov[]; result bytes, may be short
+  kPollIn,   // readable once
+};
+
+inline constexpr uint32_t kIoVectorsMax = 1024;  // IOV_MAX
+
+struct Io {
+  using Done = void (*)(Io&);
+  IoKind kind = IoKind::kRead;
+  bool in_flight = false;
+  int32_t fd = -1;
+  int32_t buffer_index = -1;  // registered buffer that covers iov[0] when iov_count == 1, else -1
+  uint32_t iov_count = 0;
+  iovec* iov = nullptr;  // stays valid and unchanged until done
+  uint64_t offset = 0;
+  uint64_t bytes = 0;  // kDiscard
+  sockaddr_storage* address = nullptr;
+  socklen_t address_bytes = 0;
+  int64_t result = 0;  // bytes or descriptor, else -errno
+  Done on_done = nullptr;
+  void* owner = nullptr;
+  Io* next = nullptr;      // backend's
+  msghdr message = {};     // backend's
+};
+
+// io_uring (production), epoll + thread pool (where io_uring is refused). Owner core only, but wake().
+class IoBackend {
+ public:
+  virtual ~IoBackend() = default;
+  virtual const char* name() const = 0;  // "io_uring", "epoll"
+  // Registers memory for fixed I/O; returns the buffer index, or -1 when this backend has none.
+  // At start only, before any I/O.
+  virtual Result<int32_t> register_buffer(ByteSpan memory) = 0;
+  virtual void start(Io& io) = 0;   // queued; leaves the process at submit()
+  virtual void cancel(Io& io) = 0;  // best effort; the Io still completes, once
+  virtual void submit() = 0;        // one submission per turn
+  // Delivers completions (calls on_done), at most `limit`; returns how many.
+  virtual uint32_t reap(uint32_t limit) = 0;
+  // Sleeps until a completion, wake() or the timeout; kNever sleeps without end.
+  virtual void sleep(Nanos timeout_ns) = 0;
+  virtual void wake() = 0;  // any thread
+  virtual uint32_t in_flight() const = 0;
+};
+
+struct IoBackendOptions {
+  uint32_t entries = 1024;       // submission queue; completions 4x
+  uint32_t worker_threads = 4;   // epoll backend's disk threads
+  uint32_t registered_files_max = 1024;
+};
+
+// Probes io_uring; on refusal answers the epoll backend and fills `reason` with why (empty = io_uring).
+struct IoBackendChoice {
+  std::unique_ptr<IoBackend> backend;
+  Status reason;
+};
+enum class IoBackendPreference : uint8_t { kProbe, kUring, kEpoll };
+Result<IoBackendChoice> make_io_backend(IoBackendPreference preference, const IoBackendOptions& options);
+
+}  // namespace varve

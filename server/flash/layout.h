@@ -1,0 +1,113 @@
+// On-drive structs of a target (docs/FORMAT.md sections 5 to 9): little-endian, versioned, no padding.
+//
+//   target:   [superblock A][superblock B][slice 0][slice 1]...            pages 0, 1, then slices
+//   slice:    [checkpoint A][checkpoint B][segment 0][segment 1]...
+//   segment:  [segment header page][fragment | record]...[footer pages at the end, last page = trailer]
+//   fragment: [header pages: FragmentHeader 256 B, ExtentEntry table][extent 0, padded][extent 1, padded]...
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/base/base.h"
+#include "common/model/model.h"
+
+namespace varve::flash {
+
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint64_t kSuperblockMagic = 0x3142535645565256;  // "VRVEVSB1"
+inline constexpr uint64_t kSegmentMagic = 0x3147455345565256;     // "VRVESEG1"
+inline constexpr uint64_t kFragmentMagic = 0x3147524645565256;    // "VRVEFRG1"
+inline constexpr uint64_t kKillMagic = 0x314C4C4945565256;        // "VRVEILL1": KILL record
+inline constexpr uint64_t kFooterMagic = 0x31544F4645565256;      // "VRVEFOT1"
+inline constexpr uint64_t kCheckpointMagic = 0x31504B4345565256;  // "VRVECKP1"
+inline constexpr uint32_t kDomainsMax = 64;
+
+enum class MatrixId : uint16_t { kNone = 0, kXor = 1, kCauchyIsaL = 2 };
+enum class FragmentRole : uint8_t { kData = 0, kParity = 1 };
+
+struct DomainGeneration {  // current generations: older headers are refused at recovery (I10)
+  uint32_t domain = 0;
+  uint32_t domain_generation = 0;
+  uint64_t lineage = 0;  // xxh3 of the lineage text; 0 = the domain itself
+  uint32_t lineage_generation = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(DomainGeneration) == 24);
+
+struct Superblock {  // one page; the valid one with the larger write_count counts
+  uint64_t magic = kSuperblockMagic;
+  uint32_t version = kFormatVersion;
+  uint32_t crc = 0;  // CRC32C of the page with this field zero
+  uint64_t write_count = 0;
+  std::byte target_uuid[16] = {};
+  std::byte node_uuid[16] = {};
+  Digest geometry_hash;  // SHA-256 of the geometry fields below: configuration that changes the format
+  uint64_t capacity_bytes = 0;
+  uint32_t slices = 0;
+  uint32_t segment_pages = 0;
+  uint32_t segments_per_slice = 0;
+  uint32_t checkpoint_pages = 0;  // of one area
+  uint32_t boot_generation = 0;   // raised and flushed before the first grant of a start
+  uint32_t target_index = 0;      // of this node
+  uint32_t generation_count = 0;
+  uint32_t reserved = 0;
+  DomainGeneration generations[kDomainsMax];
+  std::byte zero[kPageBytes - 128 - 24 * kDomainsMax] = {};
+};
+static_assert(sizeof(Superblock) == kPageBytes);
+
+struct SegmentHeader {  // one page
+  uint64_t magic = kSegmentMagic;
+  uint32_t version = kFormatVersion;
+  uint32_t crc = 0;
+  std::byte target_uuid[16] = {};
+  uint32_t slice = 0;
+  uint32_t segment = 0;   // inside the slice
+  uint64_t sequence = 0;  // rises with every opening of a segment of this slice
+  uint64_t nonce = 0;     // random; seeds the CRC of every header of this life of the segment
+  uint32_t boot_generation = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(SegmentHeader) == 64);
+
+// First 256 bytes of a fragment. The table follows: entry i at byte 256 + 32 i; 120 in the first page.
+struct FragmentHeader {
+  uint64_t magic = kFragmentMagic;
+  uint32_t version = kFormatVersion;
+  uint32_t crc = 0;             // CRC32C over header and table, field zero, seeded with crc32c(0, nonce)
+  uint64_t segment_sequence = 0;
+  uint32_t segment_page = 0;    // where this fragment begins in its segment
+  uint32_t pages = 0;           // of the whole fragment
+  uint32_t header_pages = 0;
+  uint32_t extent_count = 0;
+  BaseId base;
+  BaseId parent;                // the previous base id of the prefix; zero = first
+  Digest fingerprint;
+  uint32_t rank = 0;
+  uint32_t rank_count = 0;
+  Attempt attempt;
+  uint64_t epoch = 0;           // of the map at commit
+  uint32_t domain = 0;
+  uint32_t domain_generation = 0;
+  uint32_t lineage_generation = 0;
+  uint16_t matrix = 0;          // MatrixId
+  uint8_t role = 0;             // FragmentRole
+  uint8_t position = 0;         // data position or parity number
+  uint8_t k = 1, m = 0;
+  uint16_t flags = 0;           // bit 0: thin
+  uint32_t block_bytes_low = 0, block_bytes_high = 0;
+  uint32_t first_extent_pages = 0;
+  uint64_t lineage = 0;         // xxh3 of the lineage text
+  std::byte reserved[48] = {};
+};
+static_assert(sizeof(FragmentHeader) == 256);
+inline constexpr uint32_t kEntriesInFirstPage = (kPageBytes - 256) / 32;
+inline constexpr uint32_t kEntriesInNextPage = kPageBytes / 32;
+constexpr uint32_t header_pages_of(uint32_t extents) {
+  return extents <= kEntriesInFirstPage
+             ? 1
+             : 1 + (extents - kEntriesInFirstPage + kEntriesInNextPage - 1) / kEntriesInNextPage;
+}
+
+}  // namespace varve::flash

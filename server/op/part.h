@@ -1,0 +1,153 @@
+// Part: one request's share for one home shard, and the messages around it.
+//
+// The session (on the session shard) splits a client's request by home shard, posts one part to each by
+// mailbox, and gets each part back exactly once. Between post and return a part belongs to the home; its
+// output arrays are written only by the home, each at its own positions. Everything bounded:
+// parts live in the session's pools; the home's ops live in the home's pools (empty = kOverloaded).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "common/fabric/fabric.h"
+#include "common/model/model.h"
+#include "common/reactor/reactor.h"
+#include "common/wire/wire.h"
+#include "server/tier/tier.h"
+
+namespace varve {
+
+class PushOp;
+
+// A format as a session registered it: immutable while any part refers to it.
+struct SessionFormat {
+  Format format;
+  Digest fingerprint;
+  uint64_t lineage = 0;             // xxh3 of the lineage text
+  std::vector<ExtentTable> tables;  // per rank
+};
+
+// Ids of one request, grouped by home shard: positions[begin, end) of a part are its own.
+struct RequestIds {
+  BaseId ids[wire::kIdsMax];
+  uint16_t positions[wire::kIdsMax];
+  uint32_t count = 0;
+};
+
+struct Part {
+  using Back = void (*)(Part&);
+  enum class Kind : uint8_t { kMatch, kRelease, kReserve, kCommit, kAbort, kPull };
+  explicit Part(Kind k) : kind(k) {}
+
+  Kind kind;
+  Message message;              // carries it to the home and back
+  Reactor* session_reactor = nullptr;
+  uint32_t shard = 0;           // home
+  Status status;                // set by the home
+  Back on_back = nullptr;       // runs on the session shard
+  void* owner = nullptr;        // the session's request
+  uint64_t session = 0;         // who holds what the home keeps for it
+  Nanos deadline_ns = kNever;   // absolute, monotonic clock of this process
+};
+
+// A home's lease for one session; the id is valid for this boot only and never reused.
+using LeaseId = uint64_t;
+
+struct MatchPart : Part {
+  MatchPart() : Part(Kind::kMatch) {}
+  const RequestIds* request = nullptr;
+  uint32_t begin = 0, end = 0;
+  uint32_t rank_count = 1;
+  uint32_t lease_ms = 0;
+  wire::TierKind* tiers = nullptr;  // out, by position: kNone = not complete here
+  LeaseId lease = 0;                // out: pins what was found up to the first local miss; 0 = none
+  bool recovering = false;          // out
+  uint64_t read_ns_estimate = 0;    // out: queue wait of this shard's targets
+};
+
+// Drops a lease, or what of it lies at request positions >= keep_below (after the merge of a match).
+struct ReleasePart : Part {
+  ReleasePart() : Part(Kind::kRelease) {}
+  LeaseId lease = 0;
+  uint32_t keep_below = 0;  // 0 = release all
+};
+
+// What a grant lends to the session until CommitPart or AbortPart: the slabs of `block`.
+struct GrantLoan {
+  wire::ReserveOutcome outcome = wire::ReserveOutcome::kRefused;
+  Code code = Code::kOk;
+  Attempt attempt;
+  PushOp* push = nullptr;
+  TierBlock* block = nullptr;   // bytes and Slab values may be read; nothing else of it
+  const DramTier* tier = nullptr;
+};
+
+struct ReservePart : Part {
+  ReservePart() : Part(Kind::kReserve) {}
+  const RequestIds* request = nullptr;
+  uint32_t begin = 0, end = 0;
+  const SessionFormat* format = nullptr;
+  uint32_t rank = 0;
+  uint64_t epoch = 0;
+  BaseId parent;                // of position 0
+  GrantLoan* loans = nullptr;   // out, by position
+};
+
+// The session has received and verified every extent, written the entry table into the header pages
+// (entry i at byte 256 + 32 i; page_offset zero) and has no receive in flight into the slabs.
+struct CommitPart : Part {
+  CommitPart() : Part(Kind::kCommit) {}
+  PushOp* push = nullptr;
+  Attempt attempt;
+  uint64_t epoch = 0;
+  wire::AckKind ack = wire::AckKind::kCached;
+};
+
+struct AbortPart : Part {
+  AbortPart() : Part(Kind::kAbort) {}
+  PushOp* push = nullptr;
+  Attempt attempt;
+};
+
+// One DATA frame on its way out: home -> session shard -> link -> back. From the home's pool.
+struct DataSend {
+  Message message;
+  SendRequest request;          // payload points into pinned slabs; head filled by the session
+  wire::Data data;
+  struct PullPart* part = nullptr;
+  Status status;                // of the link, on the way back
+  void* owner = nullptr;        // the PullOp
+};
+
+// Permission to send `bytes`: asked from the session before slabs are taken; least slack first.
+struct CreditAsk {
+  Message message;
+  uint64_t bytes = 0;
+  Nanos wanted_ns = 0;
+  struct PullPart* part = nullptr;
+  Status status;                // kCancelled / kUnavailable when the session goes
+  void* owner = nullptr;        // the PullOp
+  CreditAsk* next = nullptr;    // the session's queue
+};
+
+struct PullPart : Part {
+  PullPart() : Part(Kind::kPull) {}
+  const RequestIds* request = nullptr;
+  uint32_t begin = 0, end = 0;
+  const SessionFormat* format = nullptr;
+  uint32_t rank = 0;
+  LeaseId lease = 0;            // this home's; 0 = best effort
+  bool lease_required = false;  // the client named a lease: without a valid one kTimedOut, nothing is read
+  uint32_t extent_first = 0, extent_end = 0;
+  Nanos first_wanted_ns = 0;    // absolute
+  Nanos layer_ns = 0;
+  uint8_t* codes = nullptr;     // out, by position: Code
+  std::atomic<bool> cancelled{false};  // set by the session; read by the home between stages
+  // Session-side services for the home, called by posting the structs above to session_reactor:
+  void (*deliver_data)(Message&) = nullptr;     // DataSend
+  void (*deliver_credit)(Message&) = nullptr;   // CreditAsk
+  uint64_t credit_unused_bytes = 0;  // out: returned with the part
+};
+
+}  // namespace varve

@@ -1,0 +1,63 @@
+// session: one client's lanes on this node, from bytes to parts and back.
+//
+// Owns: the listener's links until they said HELLO, sessions (urgent lane + up to 4 bulk lanes), registered
+// formats, requests in flight and their merging, grants lent to it, pull credit, deadlines of
+// reservations, session leases. Called by main (SessionTable). Thread rule: the session shard only.
+// Invariants:
+//   N1 no frame from a peer reaches an assert; a bad frame closes its session with a typed cause (I12).
+//   N2 nothing is answered before authentication; without a token only loopback peers are served.
+//   N3 when a lane goes, the whole session goes: its pulls are cancelled, its grants aborted once no
+//      receive is in flight into their slabs, its leases released; zero is left (I6).
+//   N4 limits per session and in sum: sessions, lanes, formats, requests, grants, pulls, leases, credit.
+//   N5 a slow or silent client is dropped: handshake_ms_max, idle ping/pong, stall of a lane (F5).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/env/env.h"
+#include "common/metrics/metrics.h"
+#include "server/op/part.h"
+#include "server/shard/shard.h"
+
+namespace varve {
+
+struct SessionOptions {
+  std::string token;                 // empty = loopback peers only
+  Digest domain_salt;
+  uint32_t domain = 1;
+  Digest node;
+  uint64_t boot_id = 0;
+  uint64_t epoch = 1;
+  uint32_t slices = kSlicesDefault;
+  uint32_t sessions_max = 64;
+  uint32_t lanes_unnamed_max = 64;   // accepted, HELLO not yet seen
+  uint32_t formats_max = 256;        // in sum
+  uint32_t requests_max = 256;       // per session in flight
+  uint32_t attempts_max = 256;       // per session, live
+  uint32_t pulls_max = 64;           // per session
+  uint32_t leases_max = 256;         // per session
+  uint32_t handshake_ms_max = 5000;
+  uint32_t idle_ms_max = 60000;      // no frame at all: ping at half of it, close at the end
+  uint32_t reserve_ms_max = 60000;
+  uint32_t lease_ms_max = 60000;
+  uint64_t credit_bytes_max = 256 * kMiB;
+  uint32_t k = 1, m = 0;
+};
+
+class SessionTable {
+ public:
+  static Result<std::unique_ptr<SessionTable>> open(Env& env, Reactor& reactor, std::vector<Shard*> shards,
+                                                    const SessionOptions& options);
+  virtual ~SessionTable() = default;
+  virtual Status listen(const std::string& address, const LinkOptions& link) = 0;
+  virtual std::string address() const = 0;
+  virtual void drain() = 0;             // GOODBYE to all, no new sessions
+  virtual void close_all(Status cause) = 0;
+  virtual bool at_rest() const = 0;     // no session, no lane, no request
+  virtual uint32_t session_count() const = 0;
+  virtual void register_metrics(MetricSet& metrics) = 0;
+};
+
+}  // namespace varve

@@ -1,0 +1,145 @@
+// tier: DRAM of one shard as pages, slabs and blocks in memory.
+//
+// Owns: Arena (pages, registered once), Budgets, TierBlock (one block in DRAM) and DramTier (find, make
+// room, keep or free). Called by server/op. Thread rule: owner core; slab *bytes* of a granted push are
+// lent to the session's core between grant and commit or abort.
+// Invariants:
+//   D1 nothing is allocated after construction.
+//   D2 pages in all budgets together never exceed the arena (I7); each budget never exceeds its limit.
+//   D3 while free or evictable pages suffice, a request inside its budget never fails ("no room while
+//      there is room" cannot happen: a slab is a list of pages, contiguous when possible).
+//   D4 waste inside a slab is less than one page per extent: <= 6.25 % for extents of 64 KiB and more.
+//   D5 a pinned or dirty TierBlock is never evicted; pins are counted and owned.
+//   D6 the pad between an extent's end and its last page's end is zero before a page leaves the process.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/metrics/metrics.h"
+#include "common/model/model.h"
+#include "server/flash/layout.h"
+
+namespace varve {
+
+// A run of linked pages. Value; 8 bytes.
+struct Slab {
+  uint32_t first_page = ~0u;
+  uint32_t page_count = 0;
+  bool empty() const { return page_count == 0; }
+};
+
+class Arena {
+ public:
+  // `memory` is page aligned, touched and (if possible) registered by the caller; it outlives the arena.
+  explicit Arena(ByteSpan memory);
+  uint32_t page_count() const { return page_count_; }
+  uint32_t free_pages() const { return free_pages_; }
+  // Contiguous when a run of that length is free (next-fit), else any pages. Empty when free_pages() < count.
+  Slab take(uint32_t count);
+  void give(Slab& slab);  // empties it
+  std::byte* page(uint32_t index) const { return memory_.data() + bytes_of(index); }
+  // Appends the pieces of `slab` covering bytes [offset, offset + length), coalesced; returns pieces added,
+  // at most `pieces.size()` (asserts that they suffice).
+  uint32_t pieces(const Slab& slab, uint64_t offset, uint64_t length, std::span<iovec> pieces) const;
+  uint32_t piece_count(const Slab& slab) const;
+  std::byte* byte_at(const Slab& slab, uint64_t offset) const;
+  ByteSpan memory() const { return memory_; }
+
+ private:
+  ByteSpan memory_;
+  uint32_t page_count_;
+  uint32_t free_pages_;
+  uint32_t cursor_ = 0;
+  std::vector<uint64_t> used_bits_;
+  std::vector<uint32_t> next_;  // next page of the slab
+};
+
+enum class Budget : uint8_t { kPush, kPull, kFollow, kRepair, kResident };
+inline constexpr uint32_t kBudgets = 5;
+const char* budget_name(Budget budget);
+
+struct TierOptions {
+  uint64_t limit_bytes[kBudgets] = {};  // each; their sum is at most the arena
+  uint32_t blocks_max = 0;              // TierBlocks, dirty, reading and resident together
+};
+
+enum class ExtentState : uint8_t { kAbsent, kReading, kPresent };
+
+// Waits for an extent that somebody else is reading. Lives in its op.
+struct ExtentWaiter {
+  using Ready = void (*)(ExtentWaiter&, Status);
+  Ready on_ready = nullptr;
+  void* owner = nullptr;
+  uint32_t extent = 0;
+  ExtentWaiter* next = nullptr;
+};
+
+// One block (or a part of it) in DRAM. Pooled; found by the index's fragment slot.
+struct TierBlock : ListHook {
+  BlockId block;
+  Attempt attempt;
+  Digest fingerprint;
+  Slab header;                  // fragment header pages
+  Slab meta;                    // one page: Slab extents[kExtentsMax]; see DramTier::extent()
+  std::vector<ExtentState> state;  // capacity kExtentsMax from construction (D1)
+  uint32_t extent_count = 0;
+  uint32_t present_count = 0;
+  uint32_t pins = 0;            // readers, appends
+  bool header_present = false;
+  bool dirty = false;           // not yet on flash
+  bool doomed = false;          // freed when the last pin goes
+  Budget budget = Budget::kPull;
+  uint32_t charged_pages = 0;
+  uint32_t slot = ~0u;          // fragment slot in the index, ~0 when none
+  Queue<ExtentWaiter, &ExtentWaiter::next> waiters;
+};
+
+class DramTier {
+ public:
+  DramTier(Arena& arena, const TierOptions& options);
+
+  // A block with all its pages (header, extents) reserved and taken at once: a grant. Null: no room in
+  // the budget even after evicting clean unpinned blocks (counted as refused).
+  TierBlock* grant(const BlockId& block, const Attempt& attempt, const ExtentTable& table, Budget budget);
+  // An empty block for reading: header pages only; extents come one by one.
+  TierBlock* open(const BlockId& block, uint32_t slot, uint32_t extent_count, Budget budget);
+  // Pages for one extent of an open block. False: no room now.
+  [[nodiscard]] bool take_extent(TierBlock& block, uint32_t extent, uint32_t bytes);
+  Slab& extent(TierBlock& block, uint32_t extent);
+
+  TierBlock* find(uint32_t slot);             // by index slot; null when not in DRAM
+  void bind(TierBlock& block, uint32_t slot);  // after publish
+  void touch(TierBlock& block);
+  void pin(TierBlock& block) { ++block.pins; }
+  // Last pin gone: becomes resident (clean) if the resident budget can take it, evicting older ones, else freed.
+  void unpin(TierBlock& block);
+  void forget(TierBlock& block);              // evicted or lost: freed when unpinned
+
+  // Wakes the waiters of `extent` with `status`; kPresent on ok, kAbsent (pages freed) otherwise.
+  void extent_read(TierBlock& block, uint32_t extent, Status status);
+
+  uint64_t used_bytes(Budget budget) const;
+  uint64_t limit_bytes(Budget budget) const;
+  uint64_t evictable_bytes() const;
+  Arena& arena() { return arena_; }
+  void register_metrics(MetricSet& metrics);
+  bool at_rest() const;  // nothing pinned, dirty or reading: for leak checks (I6)
+
+ private:
+  bool make_room(uint32_t pages, Budget budget);
+  void free_block(TierBlock& block);
+  Arena& arena_;
+  TierOptions options_;
+  Pool<TierBlock> pool_;
+  List<TierBlock> resident_;  // front = oldest
+  std::vector<uint32_t> slot_to_block_;  // open addressing by slot
+  uint64_t used_pages_[kBudgets] = {};
+  Counter refused_[kBudgets], evictions_, hits_, misses_;
+};
+
+}  // namespace varve
