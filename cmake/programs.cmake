@@ -1,0 +1,36 @@
+# What is built on top of the rooms: the daemon, the tools, the test doubles, the small world, the fuzzers.
+
+file(GLOB doubles CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/doubles/*.cc)
+if(doubles)
+  add_library(varve_doubles STATIC ${doubles})
+  target_link_libraries(varve_doubles PUBLIC ${VARVE_ROOM_TARGETS})
+else()
+  add_library(varve_doubles INTERFACE)
+endif()
+
+if(EXISTS ${CMAKE_SOURCE_DIR}/server/main.cc)
+  add_executable(varved server/main.cc)
+  target_link_libraries(varved PRIVATE ${VARVE_ROOM_TARGETS})
+endif()
+
+varve_program(varve_bench tools/kvbench ${VARVE_ROOM_TARGETS})
+varve_program(varve_demo tools/demo varve_client CLI11::CLI11)
+varve_program(varve_ledger tools/ledger varve_client CLI11::CLI11)
+varve_program(varve_sim tests/sim ${VARVE_ROOM_TARGETS} varve_doubles)
+
+# Each tests/fuzz/<name>_fuzz.cc: a libFuzzer with clang (VARVE_FUZZ), else a replay of its corpus as a test.
+file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
+foreach(fuzzer IN LISTS fuzzers)
+  get_filename_component(name ${fuzzer} NAME_WE)
+  if(VARVE_FUZZ)
+    add_executable(${name} ${fuzzer})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  elseif(EXISTS ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+    add_executable(${name} ${fuzzer} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+    string(REPLACE "_fuzz" "" corpus ${name})
+    add_test(NAME fuzz_replay_${corpus} COMMAND ${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${corpus})
+  endif()
+  if(TARGET ${name})
+    target_link_libraries(${name} PRIVATE ${VARVE_ROOM_TARGETS} varve_doubles)
+  endif()
+endforeach()

@@ -1,0 +1,58 @@
+# The table of rooms, bottom to top. DEPS are exactly the rooms whose door a room may include;
+# nothing is inherited. CMake builds from this table and tools/tidy.py fails on every other edge.
+# LIBS are the third-party libraries that the room, and no other, names.
+
+set(kCommon common/base common/metrics common/model common/time common/reactor common/device
+            common/fabric common/placement common/wire common/env)
+
+varve_room(common/base LIBS spdlog::spdlog crypto isal xxhash)
+varve_room(common/metrics DEPS common/base)
+varve_room(common/model DEPS common/base)
+varve_room(common/time DEPS common/base)
+varve_room(common/reactor DEPS common/base common/metrics common/time LIBS uring)
+varve_room(common/device DEPS common/base common/metrics common/time common/reactor DOUBLES)
+varve_room(common/fabric DEPS common/base common/metrics common/time common/reactor DOUBLES)
+varve_room(common/placement DEPS common/base common/model)
+varve_room(common/wire DEPS common/base common/model common/fabric)
+varve_room(common/env DEPS common/base common/metrics common/time common/reactor common/device
+                           common/fabric)
+
+varve_doubles(DEPS ${kCommon})
+
+varve_room(server/config DEPS common/base common/model)
+varve_room(server/flash DEPS ${kCommon} DOUBLES)
+varve_room(server/tier DEPS common/base common/metrics common/model common/time server/flash DOUBLES)
+varve_room(server/index DEPS common/base common/metrics common/model server/flash DOUBLES)
+varve_room(server/policy DEPS common/base common/model)
+varve_room(server/tenant DEPS common/base common/model)
+varve_room(server/op DEPS ${kCommon} server/config server/flash server/tier server/index
+                          server/policy server/tenant DOUBLES)
+varve_room(server/shard DEPS ${kCommon} server/config server/flash server/tier server/index
+                             server/policy server/tenant server/op DOUBLES)
+varve_room(server/session DEPS ${kCommon} server/config server/tenant server/op server/shard DOUBLES)
+varve_program(varved server DEPS ${kCommon} server/config server/flash server/tier server/index
+                                 server/policy server/tenant server/op server/shard server/session)
+
+varve_room(client DEPS ${kCommon} DOUBLES)
+add_library(varve ALIAS varve_client)
+
+varve_tool(tools/kvbench NAME varve_bench DEPS ${kCommon} client server/config server/flash
+                                               server/index)
+varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client)
+varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
+
+varve_program(varve_sim tests/sim DEPS ${kCommon} server/config server/flash server/tier
+              server/index server/policy server/tenant server/op server/shard server/session client
+              SOURCES_OF_PATH DOUBLES)
+if(TARGET varve_sim)
+  add_test(NAME sim COMMAND varve_sim --seeds 20 --start 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(sim PROPERTIES TIMEOUT 600)
+endif()
+
+varve_fuzz(wire DEPS common/base common/model common/fabric common/wire)
+varve_fuzz(format DEPS common/base common/model)
+varve_fuzz(fragment DEPS common/base common/model server/flash)
+varve_fuzz(config DEPS common/base common/model server/config)
+
+varve_python_test(tools/tidy tests/tools/tidy/tidy_test.py)
+varve_python_test(vectors tests/vectors/check_vectors.py)
