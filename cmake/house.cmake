@@ -75,8 +75,8 @@ function(varve_room path)
   varve_room_test(${path} ${target} "${ROOM_DOUBLES}" "${ROOM_TEST_DEPS}")
 endfunction()
 
-# The gtest program of a room. The doubles are a library that is defined later than the rooms it
-# is used by, hence the plain name; varve_doubles always defines it.
+# The gtest program of a room. The plain name varve_doubles is resolved late: the library is
+# defined further down the table than the first rooms whose tests use it.
 function(varve_room_test path target doubles test_deps)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${path}/*.cc)
   if(NOT tests)
@@ -111,10 +111,11 @@ endfunction()
 # With SOURCES_OF_PATH the other .cc files of the folder become a library that its tests link too.
 function(varve_program name path)
   cmake_parse_arguments(ROOM "DOUBLES;SOURCES_OF_PATH" "" "DEPS;LIBS" ${ARGN})
-  if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${path}/main.cc)
+  file(GLOB main CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${path}/main.cc)
+  if(NOT main)
     return()
   endif()
-  add_executable(${name} ${path}/main.cc)
+  add_executable(${name} ${main})
   varve_link_rooms(${name} PRIVATE ${ROOM_DEPS})
   target_link_libraries(${name} PRIVATE ${ROOM_LIBS} Threads::Threads)
   if(ROOM_DOUBLES)
@@ -147,8 +148,8 @@ endfunction()
 # program; otherwise it is linked with replay_main.cc and replays its corpus as an ordinary test.
 function(varve_fuzz name)
   cmake_parse_arguments(FUZZ "" "" "DEPS" ${ARGN})
-  set(source ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}_fuzz.cc)
-  if(NOT EXISTS ${source})
+  file(GLOB source CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}_fuzz.cc)
+  if(NOT source)
     return()
   endif()
   set(target varve_fuzz_${name})

@@ -34,7 +34,9 @@ varve_program(varved server DEPS ${kCommon} server/config server/flash server/ti
                                  server/policy server/tenant server/op server/shard server/session)
 
 varve_room(client DEPS ${kCommon} DOUBLES)
-add_library(varve ALIAS varve_client)
+if(TARGET varve_client)
+  add_library(varve ALIAS varve_client)
+endif()
 
 varve_tool(tools/kvbench NAME varve_bench DEPS ${kCommon} client server/config server/flash
                                                server/index)
