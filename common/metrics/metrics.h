@@ -34,16 +34,17 @@ class Gauge {
   int64_t value_ = 0;
 };
 
-// Nanoseconds or bytes; 4 linear steps per power of two, 1 .. 2^40; quantile error <= 12.5 %.
+// Nanoseconds or bytes; 8 linear steps per power of two, 1 .. 2^40; quantile error <= 12.5 %.
 class Histogram {
  public:
-  static constexpr uint32_t kBuckets = 41 * 4;
+  static constexpr uint32_t kSteps = 8;
+  static constexpr uint32_t kBuckets = 41 * kSteps;
   void record(uint64_t value);
   uint64_t count() const { return count_; }
   uint64_t sum() const { return sum_; }
   uint64_t quantile(uint32_t per_mille) const;  // upper edge of the bucket; 0 when empty
   void merge(const Histogram& other);
-  static uint64_t bucket_limit(uint32_t bucket);
+  static uint64_t bucket_limit(uint32_t bucket);  // the largest value the bucket is for
   const std::array<uint64_t, kBuckets>& buckets() const { return buckets_; }
 
  private:
@@ -84,6 +85,7 @@ class MetricSet {
     MetricSnapshot::Value::Kind kind;
     const void* source;
   };
+  void add_entry(MetricName name, MetricSnapshot::Value::Kind kind, const void* source);
   std::vector<Entry> entries_;
 };
 
