@@ -4,6 +4,7 @@
 // mailbox, and gets each part back exactly once. Between post and return a part belongs to the home; its
 // output arrays are written only by the home, each at its own positions. Everything bounded:
 // parts live in the session's pools; the home's ops live in the home's pools (empty = kOverloaded).
+// In every struct here message.owner is the struct itself: whoever posts it sets that.
 #pragma once
 
 #include <atomic>
@@ -90,6 +91,7 @@ struct ReservePart : Part {
   const SessionFormat* format = nullptr;
   uint32_t rank = 0;
   uint64_t epoch = 0;
+  uint32_t grants_max = 0;      // this part's share of what the session may still hold: kQuota beyond
   BaseId parent;                // of position 0
   GrantLoan* loans = nullptr;   // out, by position
 };
@@ -110,23 +112,28 @@ struct AbortPart : Part {
   Attempt attempt;
 };
 
-// One DATA frame on its way out: home -> session shard -> link -> back. From the home's pool.
+// One DATA frame on its way out: home -> session shard -> link -> back. From the home's pool. The pieces
+// of one extent are posted in offset order with no other extent of that block between them.
+// kCancelled on the way back: it was not sent, and the session took its credit back by itself.
 struct DataSend {
   Message message;
+  Message::Deliver back = nullptr;  // the home's: where the session posts it back to
   SendRequest request;          // payload points into pinned slabs; head filled by the session
   wire::Data data;
   struct PullPart* part = nullptr;
   Status status;                // of the link, on the way back
   void* owner = nullptr;        // the PullOp
+  DataSend* next = nullptr;     // the session's queue
 };
 
 // Permission to send `bytes`: asked from the session before slabs are taken; least slack first.
 struct CreditAsk {
   Message message;
+  Message::Deliver back = nullptr;  // the home's
   uint64_t bytes = 0;
   Nanos wanted_ns = 0;
   struct PullPart* part = nullptr;
-  Status status;                // kCancelled / kUnavailable when the session goes
+  Status status;                // kCancelled / kUnavailable when the session goes; kQuota: never fits
   void* owner = nullptr;        // the PullOp
   CreditAsk* next = nullptr;    // the session's queue
 };
@@ -147,7 +154,7 @@ struct PullPart : Part {
   // Session-side services for the home, called by posting the structs above to session_reactor:
   void (*deliver_data)(Message&) = nullptr;     // DataSend
   void (*deliver_credit)(Message&) = nullptr;   // CreditAsk
-  uint64_t credit_unused_bytes = 0;  // out: returned with the part
+  uint64_t credit_unused_bytes = 0;  // out: granted by asks and never posted as DataSend
 };
 
 }  // namespace varve
