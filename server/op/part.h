@@ -45,6 +45,7 @@ struct Part {
   Message message;              // carries it to the home and back
   Reactor* session_reactor = nullptr;
   uint32_t shard = 0;           // home
+  void* home = nullptr;         // set by Shard::submit
   Status status;                // set by the home
   Back on_back = nullptr;       // runs on the session shard
   void* owner = nullptr;        // the session's request
@@ -150,7 +151,8 @@ struct PullPart : Part {
   Nanos first_wanted_ns = 0;    // absolute
   Nanos layer_ns = 0;
   uint8_t* codes = nullptr;     // out, by position: Code
-  std::atomic<bool> cancelled{false};  // set by the session; read by the home between stages
+  // Set by the session; the home looks between stages, and every millisecond while it waits.
+  std::atomic<bool> cancelled{false};
   // Session-side services for the home, called by posting the structs above to session_reactor:
   void (*deliver_data)(Message&) = nullptr;     // DataSend
   void (*deliver_credit)(Message&) = nullptr;   // CreditAsk

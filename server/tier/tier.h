@@ -87,6 +87,7 @@ struct TierBlock : ListHook {
   Slab header;                  // fragment header pages
   Slab meta;                    // one page: Slab extents[kExtentsMax]; see DramTier::extent()
   std::vector<ExtentState> state;  // capacity kExtentsMax from construction (D1)
+  std::vector<uint16_t> users;     // per extent: sends that need its bytes; counted by server/op
   uint32_t extent_count = 0;
   uint32_t present_count = 0;
   uint32_t pins = 0;            // readers, appends
@@ -105,11 +106,15 @@ class DramTier {
 
   // A block with all its pages (header, extents) reserved and taken at once: a grant. Null: no room in
   // the budget even after evicting clean unpinned blocks (counted as refused).
+  // Grant and open answer the block with one pin, the caller's.
   TierBlock* grant(const BlockId& block, const Attempt& attempt, const ExtentTable& table, Budget budget);
   // An empty block for reading: header pages only; extents come one by one.
   TierBlock* open(const BlockId& block, uint32_t slot, uint32_t extent_count, Budget budget);
-  // Pages for one extent of an open block. False: no room now.
+  // Pages for one extent of an open block, which then counts as kReading. False: no room now.
   [[nodiscard]] bool take_extent(TierBlock& block, uint32_t extent, uint32_t bytes);
+  // Lets the bytes of a present extent without users go, of a clean block, pinned or not: how a pull
+  // larger than DRAM keeps its headers and streams the rest.
+  void drop_extent(TierBlock& block, uint32_t extent);
   Slab& extent(TierBlock& block, uint32_t extent);
   // For whom the bytes of a granted block are lent to (server/session).
   const Slab& extent(const TierBlock& block, uint32_t extent) const {
