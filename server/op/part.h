@@ -38,7 +38,7 @@ struct RequestIds {
 
 struct Part {
   using Back = void (*)(Part&);
-  enum class Kind : uint8_t { kMatch, kRelease, kReserve, kCommit, kAbort, kPull };
+  enum class Kind : uint8_t { kMatch, kRelease, kReserve, kCommit, kAbort, kPull, kGone };
   explicit Part(Kind k) : kind(k) {}
 
   Kind kind;
@@ -73,6 +73,12 @@ struct ReleasePart : Part {
   ReleasePart() : Part(Kind::kRelease) {}
   LeaseId lease = 0;
   uint32_t keep_below = 0;  // 0 = release all
+};
+
+// The session is over: everything that this home still holds in its name (leases) goes (I6). Posted after
+// all its other parts came back.
+struct GonePart : Part {
+  GonePart() : Part(Kind::kGone) {}
 };
 
 // What a grant lends to the session until CommitPart or AbortPart: the slabs of `block`.

@@ -49,7 +49,6 @@ class Shard {
   virtual void start() = 0;             // recovery begins; serving at once
   // Any thread: the part goes to this shard's mailbox; on_back later runs on part.session_reactor.
   virtual void submit(Part& part) = 0;
-  virtual void session_gone(uint64_t session) = 0;  // any thread is wrong: post through submit-like message; drops leases
   virtual void drain() = 0;             // no new grants; write-behind finished; sealed; checkpointed
   virtual bool drained() const = 0;
   virtual bool recovering() const = 0;
