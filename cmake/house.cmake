@@ -41,7 +41,7 @@ function(varve_target_of path result)
   set(${result} ${name} PARENT_SCOPE)
 endfunction()
 
-# Links `target` to the rooms in DEPS that exist, with the given keyword (PUBLIC, PRIVATE, INTERFACE).
+# Links `target` to those of the listed rooms that exist; `keyword` is PUBLIC, PRIVATE or INTERFACE.
 function(varve_link_rooms target keyword)
   foreach(path IN LISTS ARGN)
     varve_target_of(${path} dep)
@@ -51,11 +51,12 @@ function(varve_link_rooms target keyword)
   endforeach()
 endfunction()
 
-# varve_room(path [DEPS rooms...] [LIBS libraries...] [DOUBLES] [TEST_DEPS rooms...])
+# varve_room(path [DEPS rooms...] [DOORS headers...] [LIBS libraries...] [DOUBLES]
+#            [TEST_DEPS rooms...])
 # A static library of path/*.cc (an interface library while the room is headers only) and one
 # test program of tests/path/*.cc. DEPS are exactly the rooms whose doors path may include.
 function(varve_room path)
-  cmake_parse_arguments(ROOM "DOUBLES" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ROOM "DOUBLES" "" "DEPS;LIBS;DOORS;TEST_DEPS" ${ARGN})
   file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${path}/*.h)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${path}/*.cc)
   list(FILTER sources EXCLUDE REGEX "/main\\.cc$")

@@ -1,6 +1,7 @@
 # The table of rooms, bottom to top. DEPS are exactly the rooms whose door a room may include;
 # nothing is inherited. CMake builds from this table and tools/tidy.py fails on every other edge.
-# LIBS are the third-party libraries that the room, and no other, names.
+# LIBS are the third-party libraries that the room, and no other, names. DOORS are public headers
+# besides the one named after the room; DOUBLES lets the room's tests use tests/doubles.
 
 set(kCommon common/base common/metrics common/model common/time common/reactor common/device
             common/fabric common/placement common/wire common/env)
@@ -9,8 +10,10 @@ varve_room(common/base LIBS spdlog::spdlog crypto isal xxhash)
 varve_room(common/metrics DEPS common/base)
 varve_room(common/model DEPS common/base)
 varve_room(common/time DEPS common/base)
-varve_room(common/reactor DEPS common/base common/metrics common/time LIBS uring)
-varve_room(common/device DEPS common/base common/metrics common/time common/reactor DOUBLES)
+varve_room(common/reactor DEPS common/base common/metrics common/time DOORS op.h
+           LIBS uring)
+varve_room(common/device DEPS common/base common/metrics common/time common/reactor
+           DOORS fault_device.h DOUBLES)
 varve_room(common/fabric DEPS common/base common/metrics common/time common/reactor DOUBLES)
 varve_room(common/placement DEPS common/base common/model)
 varve_room(common/wire DEPS common/base common/model common/fabric)
@@ -21,19 +24,21 @@ varve_doubles(DEPS ${kCommon})
 
 varve_room(server/config DEPS common/base common/model)
 varve_room(server/flash DEPS ${kCommon} DOUBLES)
-varve_room(server/tier DEPS common/base common/metrics common/model common/time server/flash DOUBLES)
+varve_room(server/tier DEPS common/base common/metrics common/model common/time server/flash
+           DOUBLES)
 varve_room(server/index DEPS common/base common/metrics common/model server/flash DOUBLES)
 varve_room(server/policy DEPS common/base common/model)
 varve_room(server/tenant DEPS common/base common/model)
 varve_room(server/op DEPS ${kCommon} server/config server/flash server/tier server/index
-                          server/policy server/tenant DOUBLES)
+                          server/policy server/tenant DOORS part.h DOUBLES)
 varve_room(server/shard DEPS ${kCommon} server/config server/flash server/tier server/index
                              server/policy server/tenant server/op DOUBLES)
-varve_room(server/session DEPS ${kCommon} server/config server/tenant server/op server/shard DOUBLES)
+varve_room(server/session DEPS ${kCommon} server/config server/tenant server/op server/shard
+           DOUBLES)
 varve_program(varved server DEPS ${kCommon} server/config server/flash server/tier server/index
                                  server/policy server/tenant server/op server/shard server/session)
 
-varve_room(client DEPS ${kCommon} DOUBLES)
+varve_room(client DEPS ${kCommon} DOORS varve.h DOUBLES)
 if(TARGET varve_client)
   add_library(varve ALIAS varve_client)
 endif()
