@@ -1,5 +1,5 @@
-// The end of a broken program: prints what was asserted, with its operands and where the core stood,
-// and aborts. Uses stdio only: the log may be what is broken.
+// The end of a broken program: prints what was asserted, with its operands and where the core
+// stood, and aborts. Uses stdio only: the log may be what is broken.
 #include "common/base/assert.h"
 
 #include <cinttypes>

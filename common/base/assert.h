@@ -29,10 +29,10 @@ AssertContext& assert_context();
 
 }  // namespace varve
 
-#define VARVE_ASSERT(condition, ...)                                                       \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
-      ::varve::assert_fail(#condition, __FILE__, __LINE__, {__VA_ARGS__});                 \
+#define VARVE_ASSERT(condition, ...)                                       \
+  do {                                                                     \
+    if (!(condition)) [[unlikely]]                                         \
+      ::varve::assert_fail(#condition, __FILE__, __LINE__, {__VA_ARGS__}); \
   } while (false)
 
 #ifdef VARVE_DEBUG

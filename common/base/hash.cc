@@ -8,7 +8,8 @@
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 #if defined(__x86_64__)
-// Replaces the XXH3 calls below by those that pick AVX2 or AVX-512 at run time: 1.5 to 2 times faster.
+// Replaces the XXH3 calls below by those that pick AVX2 or AVX-512 at run time: 1.5 to 2 times
+// faster.
 #include <xxh_x86dispatch.h>
 #endif
 
@@ -18,8 +19,8 @@
 namespace varve {
 
 uint32_t crc32c(uint32_t seed, ConstByteSpan bytes) {
-  // ISA-L's crc32_iscsi neither inverts its register on entry nor on exit (RFC 3720 wants both), and
-  // takes an int length.
+  // ISA-L's crc32_iscsi neither inverts its register on entry nor on exit (RFC 3720 wants both),
+  // and takes an int length.
   constexpr size_t kBytesPerCall = size_t{1} << 30;
   uint32_t state = ~seed;
   while (!bytes.empty()) {
@@ -58,9 +59,13 @@ uint64_t Xxh3Stream::digest() const {
   return XXH3_64bits_digest(std::launder(reinterpret_cast<const XXH3_state_t*>(state_.data())));
 }
 
-bool Digest::is_zero() const { return *this == Digest{}; }
+bool Digest::is_zero() const {
+  return *this == Digest{};
+}
 
-uint64_t Digest::prefix64() const { return load<uint64_t>(bytes); }
+uint64_t Digest::prefix64() const {
+  return load<uint64_t>(bytes);
+}
 
 namespace {
 
@@ -71,7 +76,9 @@ const EVP_MD* sha256_method() {
   return method;
 }
 
-EVP_MD_CTX* evp(void* context) { return static_cast<EVP_MD_CTX*>(context); }
+EVP_MD_CTX* evp(void* context) {
+  return static_cast<EVP_MD_CTX*>(context);
+}
 
 }  // namespace
 
@@ -81,7 +88,9 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
   VARVE_ASSERT(done == 1, done);
 }
 
-Sha256::~Sha256() { EVP_MD_CTX_free(evp(context_)); }
+Sha256::~Sha256() {
+  EVP_MD_CTX_free(evp(context_));
+}
 
 Sha256& Sha256::update(ConstByteSpan bytes) {
   const int done = EVP_DigestUpdate(evp(context_), bytes.data(), bytes.size());
@@ -92,8 +101,8 @@ Sha256& Sha256::update(ConstByteSpan bytes) {
 Digest Sha256::finish() {
   Digest digest;
   unsigned int size = 0;
-  const int done =
-      EVP_DigestFinal_ex(evp(context_), reinterpret_cast<unsigned char*>(digest.bytes.data()), &size);
+  const int done = EVP_DigestFinal_ex(evp(context_),
+                                      reinterpret_cast<unsigned char*>(digest.bytes.data()), &size);
   VARVE_ASSERT(done == 1 && size == sizeof(Digest), done, size);
   // Ready for the next message.
   const int again = EVP_DigestInit_ex(evp(context_), sha256_method(), nullptr);

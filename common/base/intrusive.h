@@ -37,7 +37,8 @@ class Queue {
   }
   // Takes everything from `other`, in order, behind what is here.
   void append(Queue& other) {
-    while (T* node = other.pop()) push(node);
+    while (T* node = other.pop())
+      push(node);
   }
 
  private:

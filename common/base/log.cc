@@ -28,17 +28,23 @@ spdlog::logger& logger() {
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarn: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::err;
 }
 
 }  // namespace
 
-void log_level_set(LogLevel level) { logger().set_level(spdlog_level(level)); }
+void log_level_set(LogLevel level) {
+  logger().set_level(spdlog_level(level));
+}
 
 void log_line(LogLevel level, std::string_view room, std::string_view text) {
   if (!logger().should_log(spdlog_level(level))) return;

@@ -1,8 +1,9 @@
 // The log: one line per decision, to stderr, through spdlog (named only in log.cc).
 //
-// An error says what failed (resource, peer, path, key prefix), at which stage, the errno or status,
-// the limit involved and the remedy. Logged once, where it is decided. Repeated lines are rate-limited
-// by the caller through LogLimit, which counts what it swallowed. Callable from any thread.
+// An error says what failed (resource, peer, path, key prefix), at which stage, the errno or
+// status, the limit involved and the remedy. Logged once, where it is decided. Repeated lines are
+// rate-limited by the caller through LogLimit, which counts what it swallowed. Callable from any
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Pool: a fixed number of objects, made at start. An empty pool is back-pressure (nullptr), never an
-// allocation. Objects are constructed once and reused; take/give do not run constructors.
+// Pool: a fixed number of objects, made at start. An empty pool is back-pressure (nullptr), never
+// an allocation. Objects are constructed once and reused; take/give do not run constructors.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,10 @@ class Pool {
   explicit Pool(uint32_t capacity, Args&&... args) {
     objects_.reserve(capacity);
     free_.reserve(capacity);
-    for (uint32_t i = 0; i < capacity; ++i) objects_.push_back(std::make_unique<T>(args...));
-    for (uint32_t i = capacity; i > 0; --i) free_.push_back(objects_[i - 1].get());
+    for (uint32_t i = 0; i < capacity; ++i)
+      objects_.push_back(std::make_unique<T>(args...));
+    for (uint32_t i = capacity; i > 0; --i)
+      free_.push_back(objects_[i - 1].get());
   }
   T* take() {
     if (free_.empty()) return nullptr;

@@ -9,7 +9,7 @@ namespace varve {
 namespace {
 
 constexpr std::array<const char*, kCodeCount> kCodeNames = {
-    "ok",        "invalid", "unauthorized", "quota", "overloaded",  "unavailable", "timed_out",
+    "ok",        "invalid", "unauthorized", "quota",    "overloaded",  "unavailable", "timed_out",
     "cancelled", "corrupt", "io",           "no_space", "unsupported", "internal",
 };
 static_assert(static_cast<uint8_t>(Code::kInternal) + 1 == kCodeCount);

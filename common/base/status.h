@@ -107,12 +107,12 @@ class [[nodiscard]] Result {
 // VARVE_TRY(auto x, expr): x = value of expr, or return its Status.
 #define VARVE_TRY(declaration, ...) \
   VARVE_TRY_INNER(VARVE_CONCAT(varve_try_, __LINE__), declaration, __VA_ARGS__)
-#define VARVE_TRY_INNER(temporary, declaration, ...) \
-  auto temporary = (__VA_ARGS__);                    \
+#define VARVE_TRY_INNER(temporary, declaration, ...)    \
+  auto temporary = (__VA_ARGS__);                       \
   if (!temporary.has_value()) return temporary.error(); \
   declaration = *std::move(temporary)
-#define VARVE_RETURN_IF_ERROR(...)                               \
-  do {                                                           \
+#define VARVE_RETURN_IF_ERROR(...)                                                             \
+  do {                                                                                         \
     if (::varve::Status varve_status = (__VA_ARGS__); !varve_status.ok()) return varve_status; \
   } while (false)
 

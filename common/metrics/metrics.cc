@@ -26,16 +26,20 @@ std::string seconds_text(uint64_t nanos) {
   std::string text = std::to_string(nanos / kNanosPerSecond);
   std::string fraction = std::to_string(nanos % kNanosPerSecond);
   fraction.insert(0, 9 - fraction.size(), '0');
-  while (!fraction.empty() && fraction.back() == '0') fraction.pop_back();
+  while (!fraction.empty() && fraction.back() == '0')
+    fraction.pop_back();
   return fraction.empty() ? text : text + "." + fraction;
 }
 
 std::string escaped_help(const std::string& help) {
   std::string text;
   for (char c : help) {
-    if (c == '\\') text += "\\\\";
-    else if (c == '\n') text += "\\n";
-    else text += c;
+    if (c == '\\')
+      text += "\\\\";
+    else if (c == '\n')
+      text += "\\n";
+    else
+      text += c;
   }
   return text;
 }
@@ -46,9 +50,12 @@ std::string sample(const std::string& name, const std::string& labels, const std
 
 const char* kind_name(MetricSnapshot::Value::Kind kind) {
   switch (kind) {
-    case MetricSnapshot::Value::Kind::kCounter: return "counter";
-    case MetricSnapshot::Value::Kind::kGauge: return "gauge";
-    case MetricSnapshot::Value::Kind::kHistogram: return "histogram";
+    case MetricSnapshot::Value::Kind::kCounter:
+      return "counter";
+    case MetricSnapshot::Value::Kind::kGauge:
+      return "gauge";
+    case MetricSnapshot::Value::Kind::kHistogram:
+      return "histogram";
   }
   return "untyped";
 }
@@ -109,7 +116,8 @@ uint64_t Histogram::quantile(uint32_t per_mille) const {
 }
 
 void Histogram::merge(const Histogram& other) {
-  for (uint32_t i = 0; i < kBuckets; ++i) buckets_[i] += other.buckets_[i];
+  for (uint32_t i = 0; i < kBuckets; ++i)
+    buckets_[i] += other.buckets_[i];
   count_ += other.count_;
   sum_ += other.sum_;
 }
@@ -176,7 +184,8 @@ void MetricSet::add(MetricName name, const Histogram* histogram) {
 void MetricSet::add_entry(MetricName name, MetricSnapshot::Value::Kind kind, const void* source) {
   VARVE_ASSERT(source != nullptr);
   VARVE_ASSERT(!name.name.empty());
-  for (const Entry& entry : entries_) VARVE_ASSERT(!is_same(entry.name, name));  // M2
+  for (const Entry& entry : entries_)
+    VARVE_ASSERT(!is_same(entry.name, name));  // M2
   entries_.push_back({std::move(name), kind, source});
 }
 

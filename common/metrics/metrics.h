@@ -1,9 +1,11 @@
-// metrics: counters, gauges and histograms in the words of the code, plain numbers on their own core.
+// metrics: counters, gauges and histograms in the words of the code, plain numbers on their own
+// core.
 //
 // Owns: Counter, Gauge, Histogram (log-linear, fixed size), MetricSet (name, labels, help, pointer)
 // and the Prometheus text of a merged snapshot. Called by every room that counts. Thread rule: a
-// MetricSet belongs to one core; Snapshot is a value that travels by mailbox and merges by addition.
-// Invariants: M1 counting never allocates, throws or locks. M2 names are registered once, at start.
+// MetricSet belongs to one core; Snapshot is a value that travels by mailbox and merges by
+// addition. Invariants: M1 counting never allocates, throws or locks. M2 names are registered once,
+// at start.
 #pragma once
 
 #include <array>
@@ -65,7 +67,7 @@ struct MetricSnapshot {
     int64_t number = 0;
     Histogram histogram;
   };
-  std::vector<Value> values;  // in registration order
+  std::vector<Value> values;                // in registration order
   void merge(const MetricSnapshot& other);  // adds equal names, appends new ones
   std::string prometheus_text() const;      // histograms in seconds when the name ends in _seconds
   // The number of a counter or gauge, 0 when absent; for tools and tests.

@@ -60,7 +60,8 @@ std::vector<Unit> units_of(std::span<const LayerSpec> layers) {
   return units;
 }
 
-// Where a run is divided: the layer boundary nearest to its middle, the earlier of two equally near.
+// Where a run is divided: the layer boundary nearest to its middle, the earlier of two equally
+// near.
 uint32_t layers_before_middle(const Unit& run, std::span<const LayerSpec> layers) {
   VARVE_ASSERT(run.is_run(), run.layer_count);
   uint32_t best = 1;
@@ -69,7 +70,8 @@ uint32_t layers_before_middle(const Unit& run, std::span<const LayerSpec> layers
   for (uint32_t n = 1; n < run.layer_count; ++n) {
     before += layers[run.layer_first + n - 1].bytes;
     // Twice the distance to the middle, to stay in whole numbers.
-    const uint64_t distance = 2 * before > run.bytes ? 2 * before - run.bytes : run.bytes - 2 * before;
+    const uint64_t distance =
+        2 * before > run.bytes ? 2 * before - run.bytes : run.bytes - 2 * before;
     if (distance < best_distance) {
       best = n;
       best_distance = distance;
@@ -82,7 +84,8 @@ void divide_run(std::vector<Unit>& units, size_t index, std::span<const LayerSpe
   const Unit run = units[index];
   const uint32_t count = layers_before_middle(run, layers);
   Unit head{run.layer_first, count, 0, 1};
-  for (uint32_t i = 0; i < count; ++i) head.bytes += layers[run.layer_first + i].bytes;
+  for (uint32_t i = 0; i < count; ++i)
+    head.bytes += layers[run.layer_first + i].bytes;
   const Unit tail{run.layer_first + count, run.layer_count - count, run.bytes - head.bytes, 1};
   units[index] = head;
   units.insert(units.begin() + static_cast<ptrdiff_t>(index) + 1, tail);
@@ -91,7 +94,8 @@ void divide_run(std::vector<Unit>& units, size_t index, std::span<const LayerSpe
 // Step 3: at least k extents, as far as the bytes allow. At most k rounds over at most 1024 units.
 void cut_to_count(std::vector<Unit>& units, uint32_t k, std::span<const LayerSpec> layers) {
   uint64_t count = 0;
-  for (const Unit& unit : units) count += unit.pieces;
+  for (const Unit& unit : units)
+    count += unit.pieces;
   for (; count < k; ++count) {
     size_t largest = units.size();
     for (size_t i = 0; i < units.size(); ++i) {
@@ -138,12 +142,14 @@ Result<ExtentTable> ExtentTable::of(std::span<const LayerSpec> layers, uint32_t 
   std::vector<Unit> units = units_of(layers);
   cut_to_count(units, k, layers);
   uint64_t count = 0;
-  for (const Unit& unit : units) count += unit.pieces;
+  for (const Unit& unit : units)
+    count += unit.pieces;
   if (count > kExtentsMax) return Status::invalid("extent table: more than 504 extents");
   ExtentTable table;
   table.extents.reserve(count);
   table.layer_last_extent.reserve(layers.size());
-  for (const Unit& unit : units) append_extents(unit, layers[unit.layer_first].kind, table);
+  for (const Unit& unit : units)
+    append_extents(unit, layers[unit.layer_first].kind, table);
   VARVE_ASSERT(table.extents.size() == count, table.extents.size(), count);
   VARVE_ASSERT(table.layer_last_extent.size() == layers.size());
   return table;

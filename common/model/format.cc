@@ -15,20 +15,27 @@ constexpr uint16_t kVersion = 1;
 constexpr size_t kLayerEncodedBytes = 5;
 constexpr size_t kFixedBytes = 80 + 2 + 4 + 4;  // all but the variable parts
 
-bool is_known(KvType type) { return type >= KvType::kBf16 && type <= KvType::kOpaque; }
-bool is_known(KvLayout layout) { return layout >= KvLayout::kNhd && layout <= KvLayout::kOpaque; }
-bool is_known(LayerKind kind) { return kind >= LayerKind::kFull && kind <= LayerKind::kOpaque; }
+bool is_known(KvType type) {
+  return type >= KvType::kBf16 && type <= KvType::kOpaque;
+}
+bool is_known(KvLayout layout) {
+  return layout >= KvLayout::kNhd && layout <= KvLayout::kOpaque;
+}
+bool is_known(LayerKind kind) {
+  return kind >= LayerKind::kFull && kind <= LayerKind::kOpaque;
+}
 
 bool has_control_bytes(const std::string& text) {
-  return std::any_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 size_t encoded_bytes(const Format& format) {
   size_t size = kFixedBytes + format.lineage.size();
-  for (const auto& layers : format.ranks) size += 4 + layers.size() * kLayerEncodedBytes;
-  for (const auto& [key, value] : format.extras) size += 4 + key.size() + value.size();
+  for (const auto& layers : format.ranks)
+    size += 4 + layers.size() * kLayerEncodedBytes;
+  for (const auto& [key, value] : format.extras)
+    size += 4 + key.size() + value.size();
   return size;
 }
 
@@ -121,7 +128,8 @@ Status read_ranks(Reader& reader, Format& format) {
   for (uint32_t rank = 0; rank < rank_count && reader.ok(); ++rank) {
     const auto layer_count = reader.number<uint32_t>();
     if (layer_count > kLayersMax) return Status::invalid("layers: at most 1024 per rank");
-    if (layer_count * kLayerEncodedBytes > reader.left()) return Status::invalid("format: truncated");
+    if (layer_count * kLayerEncodedBytes > reader.left())
+      return Status::invalid("format: truncated");
     std::vector<LayerSpec>& layers = format.ranks.emplace_back(layer_count);
     for (LayerSpec& layer : layers) {
       layer.kind = static_cast<LayerKind>(reader.number<uint8_t>());
@@ -146,34 +154,50 @@ Status read_extras(Reader& reader, Format& format) {
 
 const char* kv_type_name(KvType type) {
   switch (type) {
-    case KvType::kBf16: return "bf16";
-    case KvType::kFp16: return "fp16";
-    case KvType::kFp8E4m3: return "fp8_e4m3";
-    case KvType::kFp8E5m2: return "fp8_e5m2";
-    case KvType::kFp32: return "fp32";
-    case KvType::kInt8: return "int8";
-    case KvType::kOpaque: return "opaque";
+    case KvType::kBf16:
+      return "bf16";
+    case KvType::kFp16:
+      return "fp16";
+    case KvType::kFp8E4m3:
+      return "fp8_e4m3";
+    case KvType::kFp8E5m2:
+      return "fp8_e5m2";
+    case KvType::kFp32:
+      return "fp32";
+    case KvType::kInt8:
+      return "int8";
+    case KvType::kOpaque:
+      return "opaque";
   }
   return "unknown";
 }
 
 const char* kv_layout_name(KvLayout layout) {
   switch (layout) {
-    case KvLayout::kNhd: return "nhd";
-    case KvLayout::kHnd: return "hnd";
-    case KvLayout::kPageFirst: return "page_first";
-    case KvLayout::kOpaque: return "opaque";
+    case KvLayout::kNhd:
+      return "nhd";
+    case KvLayout::kHnd:
+      return "hnd";
+    case KvLayout::kPageFirst:
+      return "page_first";
+    case KvLayout::kOpaque:
+      return "opaque";
   }
   return "unknown";
 }
 
 const char* layer_kind_name(LayerKind kind) {
   switch (kind) {
-    case LayerKind::kFull: return "full";
-    case LayerKind::kSliding: return "sliding";
-    case LayerKind::kLatent: return "latent";
-    case LayerKind::kState: return "state";
-    case LayerKind::kOpaque: return "opaque";
+    case LayerKind::kFull:
+      return "full";
+    case LayerKind::kSliding:
+      return "sliding";
+    case LayerKind::kLatent:
+      return "latent";
+    case LayerKind::kState:
+      return "state";
+    case LayerKind::kOpaque:
+      return "opaque";
   }
   return "unknown";
 }
@@ -181,7 +205,8 @@ const char* layer_kind_name(LayerKind kind) {
 uint64_t Format::block_bytes(uint32_t rank) const {
   VARVE_ASSERT(rank < rank_count(), rank, rank_count());
   uint64_t bytes = 0;
-  for (const LayerSpec& layer : ranks[rank]) bytes += layer.bytes;
+  for (const LayerSpec& layer : ranks[rank])
+    bytes += layer.bytes;
   return bytes;
 }
 
@@ -195,7 +220,8 @@ Status Format::validate() const {
   if (lineage.size() > kFormatTextMax) return Status::invalid("lineage: at most 256 bytes");
   if (has_control_bytes(lineage)) return Status::invalid("lineage: control bytes are not allowed");
   if (ranks.empty() || ranks.size() > kRanksMax) return Status::invalid("ranks: must be 1 to 32");
-  for (const auto& layers : ranks) VARVE_RETURN_IF_ERROR(validate_layers(layers));
+  for (const auto& layers : ranks)
+    VARVE_RETURN_IF_ERROR(validate_layers(layers));
   VARVE_RETURN_IF_ERROR(validate_extras(*this));
   if (encoded_bytes(*this) > kFormatBytesMax) {
     return Status::invalid("format: the encoding has at most 160 KiB");
@@ -242,7 +268,8 @@ Result<Format> Format::decode(ConstByteSpan bytes) {
   const auto reserved_a = reader.number<uint16_t>();
   if (!reader.ok()) return Status::invalid("format: truncated");
   if (magic != kMagic) return Status::invalid("format: not a format (magic)");
-  if (version != kVersion) return Status::unsupported("format: unknown version, this build knows 1");
+  if (version != kVersion)
+    return Status::unsupported("format: unknown version, this build knows 1");
   Format format;
   format.model = reader.digest();
   format.adapter = reader.digest();
@@ -260,7 +287,9 @@ Result<Format> Format::decode(ConstByteSpan bytes) {
   return format;
 }
 
-Digest Format::fingerprint() const { return Sha256().update(encode()).finish(); }
+Digest Format::fingerprint() const {
+  return Sha256().update(encode()).finish();
+}
 
 namespace {
 
@@ -270,6 +299,7 @@ class Diff {
   void add(const std::string& field, const std::string& a, const std::string& b) {
     if (a != b) lines_.push_back(field + ": " + a + " | " + b);
   }
+  void add_line(std::string line) { lines_.push_back(std::move(line)); }
   std::vector<std::string> take() { return std::move(lines_); }
 
  private:
@@ -296,7 +326,7 @@ void diff_layers(Diff& diff, const Format& a, const Format& b, uint32_t rank) {
     diff.add(at + ".layers[" + std::to_string(i) + "]", layer_text(left, i), layer_text(right, i));
   }
   if (differing > kLinesMax) {
-    diff.add(at, "", std::to_string(differing - kLinesMax) + " more layers differ");
+    diff.add_line(at + ": " + std::to_string(differing - kLinesMax) + " more layers differ");
   }
 }
 

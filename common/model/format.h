@@ -11,15 +11,24 @@
 namespace varve {
 
 inline constexpr uint32_t kRanksMax = 32;
-inline constexpr uint32_t kLayersMax = 1024;            // per rank
-inline constexpr uint64_t kLayerBytesMax = 64 * kMiB;   // per block
+inline constexpr uint32_t kLayersMax = 1024;           // per rank
+inline constexpr uint64_t kLayerBytesMax = 64 * kMiB;  // per block
 inline constexpr uint64_t kBlockBytesMax = 256 * kMiB;
 inline constexpr uint32_t kTokensPerBlockMax = 65536;
-inline constexpr uint32_t kFormatTextMax = 256;         // bytes of each string
+inline constexpr uint32_t kFormatTextMax = 256;  // bytes of each string
 inline constexpr uint32_t kFormatExtrasMax = 32;
-inline constexpr uint32_t kFormatBytesMax = 160 * 1024;  // canonical encoding, fits one urgent frame
+inline constexpr uint32_t kFormatBytesMax =
+    160 * 1024;  // canonical encoding, fits one urgent frame
 
-enum class KvType : uint8_t { kBf16 = 1, kFp16 = 2, kFp8E4m3 = 3, kFp8E5m2 = 4, kFp32 = 5, kInt8 = 6, kOpaque = 7 };
+enum class KvType : uint8_t {
+  kBf16 = 1,
+  kFp16 = 2,
+  kFp8E4m3 = 3,
+  kFp8E5m2 = 4,
+  kFp32 = 5,
+  kInt8 = 6,
+  kOpaque = 7
+};
 enum class KvLayout : uint8_t { kNhd = 1, kHnd = 2, kPageFirst = 3, kOpaque = 4 };
 enum class LayerKind : uint8_t { kFull = 1, kSliding = 2, kLatent = 3, kState = 4, kOpaque = 5 };
 
@@ -35,14 +44,14 @@ struct LayerSpec {
 
 // Two clients that differ in any field never see each other's blocks.
 struct Format {
-  Digest model;            // digest of the weights
-  std::string lineage;     // of the weights: revision or fine-tuning line
-  Digest adapter;          // zero = none
+  Digest model;         // digest of the weights
+  std::string lineage;  // of the weights: revision or fine-tuning line
+  Digest adapter;       // zero = none
   KvType type = KvType::kBf16;
   KvLayout layout = KvLayout::kNhd;
   uint32_t tokens_per_block = 256;
-  std::vector<std::vector<LayerSpec>> ranks;                     // [rank][layer], delivery order
-  std::vector<std::pair<std::string, std::string>> extras;      // sorted by key, keys unique
+  std::vector<std::vector<LayerSpec>> ranks;                // [rank][layer], delivery order
+  std::vector<std::pair<std::string, std::string>> extras;  // sorted by key, keys unique
 
   uint32_t rank_count() const { return static_cast<uint32_t>(ranks.size()); }
   uint64_t block_bytes(uint32_t rank) const;
@@ -50,9 +59,11 @@ struct Format {
 
   // All limits above; the message names the field and the limit.
   Status validate() const;
-  // Canonical encoding (docs/FORMAT.md 2); the fingerprint is its SHA-256. Requires validate().ok().
+  // Canonical encoding (docs/FORMAT.md 2); the fingerprint is its SHA-256. Requires
+  // validate().ok().
   std::vector<std::byte> encode() const;
-  static Result<Format> decode(ConstByteSpan bytes);  // refuses unknown versions, fields, trailing bytes
+  static Result<Format> decode(
+      ConstByteSpan bytes);  // refuses unknown versions, fields, trailing bytes
   Digest fingerprint() const;
 };
 

@@ -1,5 +1,5 @@
-// Base ids and checksum seeds: SHA-256 and seeds over exactly the bytes of docs/FORMAT.md section 3.
-// Every variable part is preceded by its length, so no two inputs can be confused.
+// Base ids and checksum seeds: SHA-256 and seeds over exactly the bytes of docs/FORMAT.md
+// section 3. Every variable part is preceded by its length, so no two inputs can be confused.
 #include "common/model/id.h"
 
 #include <string_view>
@@ -59,7 +59,9 @@ Result<BaseId> base_id_of_engine_hash(const Digest& fingerprint, const Digest& d
   return sha.finish();
 }
 
-std::string short_name(const BaseId& id) { return to_hex(ConstByteSpan(id.bytes).first(4)); }
+std::string short_name(const BaseId& id) {
+  return to_hex(ConstByteSpan(id.bytes).first(4));
+}
 
 ChecksumSeed checksum_seed(const BlockId& block, uint32_t extent, const Attempt& attempt) {
   const SeedInput input{block.base, block.rank, extent, attempt};

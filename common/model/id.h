@@ -28,8 +28,8 @@ struct Attempt {
 };
 static_assert(sizeof(Attempt) == 16);
 
-// base_id = SHA-256(tag | fingerprint | domain salt | parent base id | token ids | extras). docs/FORMAT.md 3.
-// The parent of the first run is all zeros. Tokens are little-endian u32.
+// base_id = SHA-256(tag | fingerprint | domain salt | parent base id | token ids | extras).
+// docs/FORMAT.md 3. The parent of the first run is all zeros. Tokens are little-endian u32.
 BaseId base_id_of_tokens(const Digest& fingerprint, const Digest& domain_salt, const BaseId& parent,
                          std::span<const uint32_t> tokens, ConstByteSpan extras = {});
 // Where the engine already has a stable content hash of at least 16 bytes (at most 64).

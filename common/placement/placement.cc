@@ -1,5 +1,5 @@
-// placement: a mix of the id's first word gives the slice, a mix of its second word with each target's
-// key gives the order of targets. Different words, so the two are independent (P2).
+// placement: a mix of the id's first word gives the slice, a mix of its second word with each
+// target's key gives the order of targets. Different words, so the two are independent (P2).
 #include "common/placement/placement.h"
 
 #include <algorithm>
@@ -34,7 +34,8 @@ void target_order(const BaseId& id, std::span<const uint64_t> target_keys,
   VARVE_ASSERT(order.size() == target_keys.size(), order.size(), target_keys.size());
   const uint64_t word = mix(load<uint64_t>(id.bytes, 8) ^ kTargetSalt);
   std::array<uint64_t, kTargetsMax> score;
-  for (size_t i = 0; i < target_keys.size(); ++i) score[i] = mix(word ^ mix(target_keys[i]));
+  for (size_t i = 0; i < target_keys.size(); ++i)
+    score[i] = mix(word ^ mix(target_keys[i]));
   std::iota(order.begin(), order.end(), uint8_t{0});
   // Equal scores mean equal keys; the index then decides, so the order is total.
   std::sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) {

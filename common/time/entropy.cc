@@ -19,7 +19,8 @@ void SystemEntropy::fill(ByteSpan out) {
   while (!out.empty()) {
     const ssize_t n = getrandom(out.data(), out.size(), 0);
     if (n < 0 && errno == EINTR) continue;
-    // Without entropy no nonce is safe, and there is no other source: Linux has had this call since 3.17.
+    // Without entropy no nonce is safe, and there is no other source: Linux has had this call
+    // since 3.17.
     VARVE_ASSERT(n > 0, n, errno);
     out = out.subspan(static_cast<size_t>(n));
   }

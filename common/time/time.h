@@ -1,9 +1,8 @@
 // time: the clock seam and the timers of one core.
 //
 // Owns: Clock (virtual: system and manual), Entropy (virtual: system and seeded), TimerQueue.
-// Called by the reactor and by main. Thread rule: a TimerQueue and a ManualClock belong to one core;
-// SystemClock may be read from any.
-// Invariants:
+// Called by the reactor and by main. Thread rule: a TimerQueue and a ManualClock belong to one
+// core; SystemClock may be read from any. Invariants:
 //   T1 now_ns() is monotonic and is no time of day: durations only ever cross the wire.
 //   T2 timers due at the same instant fire in the order they were armed.
 //   T3 a timer fires at most once per arm; cancel() before fire means it never fires.
@@ -82,9 +81,10 @@ struct Timer {
 // Binary heap by (due, arm order). Grows only when armed timers exceed every earlier peak.
 class TimerQueue {
  public:
-  // Re-arms when already armed. A due time before the last firing counts as that of the last firing.
+  // Re-arms when already armed. A due time before the last firing counts as that of the last
+  // firing.
   void arm(Timer& timer, Nanos due_ns);
-  void cancel(Timer& timer);             // no-op when not armed
+  void cancel(Timer& timer);  // no-op when not armed
   Nanos next_due_ns() const { return heap_.empty() ? kNever : heap_[0]->due_ns; }
   // Fires what is due and was armed before this call, at most `limit`; returns how many.
   uint32_t fire_due(Nanos now_ns, uint32_t limit);

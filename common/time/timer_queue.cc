@@ -30,8 +30,8 @@ void TimerQueue::cancel(Timer& timer) {
 }
 
 uint32_t TimerQueue::fire_due(Nanos now_ns, uint32_t limit) {
-  // What a fired timer arms waits for the next call: it carries a later sequence, and its due time is
-  // clamped to now, so it sorts behind everything that is due already and cannot starve it.
+  // What a fired timer arms waits for the next call: it carries a later sequence, and its due time
+  // is clamped to now, so it sorts behind everything that is due already and cannot starve it.
   fired_ns_ = std::max(fired_ns_, now_ns);
   const uint64_t sequence_end = sequence_;
   uint32_t fired = 0;

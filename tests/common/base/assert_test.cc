@@ -14,10 +14,9 @@ TEST(AssertDeathTest, PrintsExpressionOperandsShardOpAndStage) {
     assert_context() = {2, "pull", "kRead"};
     VARVE_ASSERT(used == 8, used, delta);
   };
-  EXPECT_DEATH(
-      fail(),
-      "used == 8(.|\n)*assert_test.cc(.|\n)*operand 0: 7\n(.|\n)*operand 1: "
-      "18446744073709551613 .-3.\n(.|\n)*shard: 2, op: pull, stage: kRead");
+  EXPECT_DEATH(fail(),
+               "used == 8(.|\n)*assert_test.cc(.|\n)*operand 0: 7\n(.|\n)*operand 1: "
+               "18446744073709551613 .-3.\n(.|\n)*shard: 2, op: pull, stage: kRead");
 }
 
 TEST(AssertDeathTest, NamesNoOpWhereNoneRuns) {

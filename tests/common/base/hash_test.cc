@@ -20,7 +20,8 @@ ConstByteSpan text(std::string_view s) {
 std::vector<std::byte> noise(size_t size, uint64_t seed) {
   Random random(seed);
   std::vector<std::byte> bytes(size);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random.next());
+  for (std::byte& b : bytes)
+    b = static_cast<std::byte>(random.next());
   return bytes;
 }
 
@@ -29,7 +30,8 @@ uint32_t crc32c_by_definition(ConstByteSpan bytes) {
   uint32_t state = ~0u;
   for (std::byte b : bytes) {
     state ^= static_cast<uint8_t>(b);
-    for (int i = 0; i < 8; ++i) state = state & 1 ? state >> 1 ^ 0x82F63B78u : state >> 1;
+    for (int i = 0; i < 8; ++i)
+      state = state & 1 ? state >> 1 ^ 0x82F63B78u : state >> 1;
   }
   return ~state;
 }
@@ -61,7 +63,9 @@ TEST(Crc32c, ContinuesFromAnySplitAndFromASeed) {
   EXPECT_NE(crc32c(77, all), crc32c(78, all));
 }
 
-TEST(Xxh3, EqualsThePublishedValueOfNothing) { EXPECT_EQ(xxh3(0, {}), 0x2D06800538D394C2ull); }
+TEST(Xxh3, EqualsThePublishedValueOfNothing) {
+  EXPECT_EQ(xxh3(0, {}), 0x2D06800538D394C2ull);
+}
 
 TEST(Xxh3, StreamEqualsOneShotForAnyPiecesAndSeeds) {
   const std::vector<std::byte> bytes = noise(20000, 3);

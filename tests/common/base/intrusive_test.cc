@@ -29,7 +29,8 @@ TEST(Queue, IsFirstInFirstOutAndAppendsInOrder) {
   a.append(b);
   EXPECT_TRUE(b.empty());
   EXPECT_EQ(a.size(), 5u);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(a.pop()->value, i);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(a.pop()->value, i);
   EXPECT_EQ(a.pop(), nullptr);
   a.push(&nodes[2]);  // usable again after running empty
   EXPECT_EQ(a.front(), &nodes[2]);
@@ -54,7 +55,8 @@ TEST(List, KeepsOrderUnderRandomPushAndRemove) {
     }
     ASSERT_EQ(list.size(), model.size());
     std::vector<Node*> seen;
-    for (Node* n = list.front(); n != nullptr; n = list.next(n)) seen.push_back(n);
+    for (Node* n = list.front(); n != nullptr; n = list.next(n))
+      seen.push_back(n);
     ASSERT_EQ(seen, model);
     ASSERT_EQ(list.back(), model.empty() ? nullptr : model.back());
   }

@@ -25,7 +25,8 @@ TEST(Pool, GivesEveryObjectOnceThenSaysNo) {
   }
   EXPECT_EQ(pool.take(), nullptr);
   EXPECT_EQ(pool.used(), 3u);
-  for (Part* part : seen) pool.give(part);
+  for (Part* part : seen)
+    pool.give(part);
   EXPECT_EQ(pool.available(), 3u);
   EXPECT_EQ(seen.count(pool.take()), 1u);
 }

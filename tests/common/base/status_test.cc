@@ -22,7 +22,8 @@ TEST(Status, DefaultIsOkAndErrorsCarryTheirParts) {
 
 TEST(Status, EveryCodeHasItsOwnNameAndForeignCodesAreUnknown) {
   std::set<std::string> names;
-  for (uint8_t i = 0; i < kCodeCount; ++i) names.insert(code_name(static_cast<Code>(i)));
+  for (uint8_t i = 0; i < kCodeCount; ++i)
+    names.insert(code_name(static_cast<Code>(i)));
   EXPECT_EQ(names.size(), kCodeCount);
   EXPECT_EQ(names.count("unknown"), 0u);
   EXPECT_STREQ(code_name(Code::kTimedOut), "timed_out");

@@ -29,9 +29,11 @@ TEST(Entropy, FillsEveryByteAndNothingBeyond) {
       for (int draw = 0; draw < 8; ++draw) {
         out.assign(size + 1, std::byte{0});
         entropy->fill(ByteSpan(out).first(size));
-        for (size_t i = 0; i <= size; ++i) seen[i] |= static_cast<uint8_t>(out[i]);
+        for (size_t i = 0; i <= size; ++i)
+          seen[i] |= static_cast<uint8_t>(out[i]);
       }
-      for (size_t i = 0; i < size; ++i) EXPECT_NE(seen[i], 0) << i << " of " << size;
+      for (size_t i = 0; i < size; ++i)
+        EXPECT_NE(seen[i], 0) << i << " of " << size;
       EXPECT_EQ(seen[size], 0);
     }
   }

@@ -17,8 +17,8 @@ struct Bell : Timer {
   int tag = 0;
   std::vector<int>* rung = nullptr;
   TimerQueue* queue = nullptr;
-  Nanos again_ns = 0;         // when not 0: re-arm at this time inside the firing
-  Timer* silence = nullptr;   // when set: cancelled inside the firing
+  Nanos again_ns = 0;        // when not 0: re-arm at this time inside the firing
+  Timer* silence = nullptr;  // when set: cancelled inside the firing
 };
 
 void ring(Timer& timer) {
@@ -79,7 +79,8 @@ TEST_F(TimerQueueTest, CancelledTimersNeverFireAndCancelTwiceIsHarmless) {
 }
 
 TEST_F(TimerQueueTest, FiresAtMostItsLimitAndKeepsTheRest) {
-  for (Bell& bell : bells) queue.arm(bell, 10);
+  for (Bell& bell : bells)
+    queue.arm(bell, 10);
   EXPECT_EQ(queue.fire_due(10, 3), 3u);
   EXPECT_EQ(queue.fire_due(10, 100), 5u);
   EXPECT_EQ(rung, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));

@@ -1,0 +1,151 @@
+// Goal: histograms keep their error bound, snapshots merge by addition, the text is what Prometheus
+// reads. Method: every bucket edge, random values against sorted ones, exact text.
+#include "common/metrics/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace varve {
+namespace {
+
+// The bucket that one recorded value falls in.
+uint32_t bucket_of(uint64_t value) {
+  Histogram h;
+  h.record(value);
+  const auto& buckets = h.buckets();
+  return static_cast<uint32_t>(std::find(buckets.begin(), buckets.end(), 1u) - buckets.begin());
+}
+
+TEST(Histogram, EveryValueLiesAtOrBelowItsLimitAndAboveTheOneBefore) {
+  for (uint32_t bucket = 0; bucket < Histogram::kBuckets; ++bucket) {
+    const uint64_t limit = Histogram::bucket_limit(bucket);
+    const uint64_t before = bucket == 0 ? 0 : Histogram::bucket_limit(bucket - 1);
+    ASSERT_GE(limit, before);
+    if (limit == before) continue;  // below 8 there are more steps than values
+    ASSERT_EQ(bucket_of(limit), bucket);
+    ASSERT_EQ(bucket_of(before + 1), bucket);
+    ASSERT_LE(limit - (before + 1), (before + 1) / 8) << "error over 12.5 %";
+  }
+  EXPECT_EQ(bucket_of(0), 0u);
+  EXPECT_EQ(bucket_of(~uint64_t{0}), Histogram::kBuckets - 1);
+  EXPECT_EQ(bucket_of(uint64_t{1} << 40), Histogram::kBuckets - Histogram::kSteps);
+}
+
+TEST(Histogram, QuantilesAreWithinTheirErrorOfTheTrueOnes) {
+  Random random(31);
+  Histogram h;
+  std::vector<uint64_t> values;
+  EXPECT_EQ(h.quantile(500), 0u);
+  for (int i = 0; i < 10'000; ++i) {
+    values.push_back(random.next() >> random.between(24, 60));
+    h.record(values.back());
+  }
+  std::sort(values.begin(), values.end());
+  for (uint32_t per_mille : {1u, 10u, 500u, 900u, 990u, 999u, 1000u}) {
+    const uint64_t truth = values[std::max<size_t>(1, values.size() * per_mille / 1000) - 1];
+    EXPECT_GE(h.quantile(per_mille), truth) << per_mille;
+    EXPECT_LE(h.quantile(per_mille), truth + truth / 8 + 1) << per_mille;
+  }
+}
+
+TEST(Histogram, MergingIsRecordingBoth) {
+  Histogram a, b, both;
+  for (uint64_t v : {0u, 1u, 5u, 100u})
+    a.record(v), both.record(v);
+  for (uint64_t v : {5u, 70'000u})
+    b.record(v), both.record(v);
+  a.merge(b);
+  EXPECT_EQ(a.count(), 6u);
+  EXPECT_EQ(a.sum(), 70'111u);
+  EXPECT_EQ(a.buckets(), both.buckets());
+}
+
+TEST(MetricSnapshot, PrintsFamiliesTogetherInOrderOfFirstMention) {
+  Counter hit, miss;
+  Gauge depth;
+  MetricSet set;
+  set.add({"varve_match_total", "outcome=\"hit\"", "Lookups.\nBy \\ outcome."}, &hit);
+  set.add({"varve_queue_depth", "", "Ops waiting."}, &depth);
+  set.add({"varve_match_total", "outcome=\"miss\"", "Lookups."}, &miss);
+  hit.add(3);
+  miss.add();
+  depth.set(-2);
+  EXPECT_EQ(set.snapshot().prometheus_text(),
+            "# HELP varve_match_total Lookups.\\nBy \\\\ outcome.\n"
+            "# TYPE varve_match_total counter\n"
+            "varve_match_total{outcome=\"hit\"} 3\n"
+            "varve_match_total{outcome=\"miss\"} 1\n"
+            "# HELP varve_queue_depth Ops waiting.\n"
+            "# TYPE varve_queue_depth gauge\n"
+            "varve_queue_depth -2\n");
+}
+
+TEST(MetricSnapshot, PrintsHistogramsCumulativelyAndNanosecondsAsSeconds) {
+  Histogram seconds, bytes;
+  MetricSet set;
+  set.add({"varve_stage_seconds", "stage=\"read\"", "Time."}, &seconds);
+  set.add({"varve_frame_bytes", "", "Size."}, &bytes);
+  seconds.record(1'000'000'000);
+  seconds.record(500'000'000);
+  seconds.record(uint64_t{1} << 50);  // beyond the last edge: only in +Inf
+  bytes.record(4096);
+  const std::string text = set.snapshot().prometheus_text();
+  const auto has = [&](const std::string& line) { return text.find(line + "\n") != text.npos; };
+  EXPECT_TRUE(has("# TYPE varve_stage_seconds histogram")) << text;
+  EXPECT_TRUE(has("varve_stage_seconds_bucket{stage=\"read\",le=\"0.000000001\"} 0")) << text;
+  EXPECT_TRUE(has("varve_stage_seconds_bucket{stage=\"read\",le=\"0.536870911\"} 1")) << text;
+  EXPECT_TRUE(has("varve_stage_seconds_bucket{stage=\"read\",le=\"1.073741823\"} 2")) << text;
+  EXPECT_TRUE(has("varve_stage_seconds_bucket{stage=\"read\",le=\"1099.511627775\"} 2")) << text;
+  EXPECT_TRUE(has("varve_stage_seconds_bucket{stage=\"read\",le=\"+Inf\"} 3")) << text;
+  EXPECT_TRUE(has("varve_stage_seconds_sum{stage=\"read\"} 1125901.406842624")) << text;
+  EXPECT_TRUE(has("varve_stage_seconds_count{stage=\"read\"} 3")) << text;
+  EXPECT_TRUE(has("varve_frame_bytes_bucket{le=\"4095\"} 0")) << text;
+  EXPECT_TRUE(has("varve_frame_bytes_bucket{le=\"8191\"} 1")) << text;
+  EXPECT_TRUE(has("varve_frame_bytes_sum 4096")) << text;
+}
+
+TEST(MetricSnapshot, MergesShardsByNameAndLabels) {
+  Counter a_pull, b_pull, b_only;
+  Histogram a_time, b_time;
+  MetricSet a, b;
+  a.add({"pull", "", ""}, &a_pull);
+  a.add({"time", "", ""}, &a_time);
+  b.add({"only", "shard=\"1\"", ""}, &b_only);
+  b.add({"pull", "", ""}, &b_pull);
+  b.add({"time", "", ""}, &b_time);
+  a_pull.add(2);
+  b_pull.add(5);
+  b_only.add(9);
+  a_time.record(1);
+  b_time.record(2);
+  MetricSnapshot sum = a.snapshot();
+  sum.merge(b.snapshot());
+  EXPECT_EQ(sum.number("pull"), 7);
+  EXPECT_EQ(sum.number("only", "shard=\"1\""), 9);
+  EXPECT_EQ(sum.number("only"), 0);
+  ASSERT_EQ(sum.values.size(), 3u);
+  EXPECT_EQ(sum.values[1].histogram.count(), 2u);
+}
+
+TEST(MetricSnapshot, IsAValueThatLaterCountsDoNotChange) {
+  Counter c;
+  MetricSet set;
+  set.add({"c", "", ""}, &c);
+  const MetricSnapshot before = set.snapshot();
+  c.add(10);
+  EXPECT_EQ(before.number("c"), 0);
+  EXPECT_EQ(set.snapshot().number("c"), 10);
+}
+
+TEST(MetricSetDeathTest, ANameIsRegisteredOnce) {  // M2
+  Counter a, b;
+  MetricSet set;
+  set.add({"a", "x=\"1\"", ""}, &a);
+  set.add({"a", "x=\"2\"", ""}, &b);
+  EXPECT_DEATH(set.add({"a", "x=\"1\"", ""}, &b), "is_same");
+}
+
+}  // namespace
+}  // namespace varve

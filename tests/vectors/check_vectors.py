@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Recomputes every golden vector of the model from docs/FORMAT.md sections 2 to 4 alone.
+
+Shares no code with the product: hashlib for SHA-256, CRC32C and XXH3-64 (inputs of 17 to 128 bytes)
+in plain Python. Exit status 0 when all vectors hold; the first line that does not is printed.
+"""
+
+import hashlib
+import pathlib
+import struct
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+PAGE = 4096
+EXTENT_MIN = 64 * 1024
+EXTENT_MAX = 4 * 1024 * 1024
+TYPES = ["", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "fp32", "int8", "opaque"]
+LAYOUTS = ["", "nhd", "hnd", "page_first", "opaque"]
+KINDS = ["", "full", "sliding", "latent", "state", "opaque"]
+M64 = (1 << 64) - 1
+
+# The default secret of XXH3, its first 192 bytes.
+SECRET = bytes.fromhex(
+    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
+    "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
+    "3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8"
+    "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364"
+    "eac5ac8334d3ebc3c581a0fffa1363eb170ddd51b7f0da49d316552629d4689e"
+    "2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
+)
+
+
+def crc32c(seed, data):
+    state = seed ^ 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+    return state ^ 0xFFFFFFFF
+
+
+def u64(data, at):
+    return int.from_bytes(data[at : at + 8], "little")
+
+
+def fold(a, b):
+    product = a * b
+    return (product & M64) ^ (product >> 64)
+
+
+def xxh3(seed, data):
+    """XXH3-64 with a seed, for 17 to 128 bytes."""
+    assert 17 <= len(data) <= 128
+
+    def mix16(at, secret_at):
+        low = u64(data, at) ^ ((u64(SECRET, secret_at) + seed) & M64)
+        high = u64(data, at + 8) ^ ((u64(SECRET, secret_at + 8) - seed) & M64)
+        return fold(low, high)
+
+    size = len(data)
+    acc = size * 0x9E3779B185EBCA87 & M64
+    for i in range((size - 1) // 32, -1, -1):
+        acc = (acc + mix16(16 * i, 32 * i)) & M64
+        acc = (acc + mix16(size - 16 * (i + 1), 32 * i + 16)) & M64
+    acc ^= acc >> 37
+    acc = acc * 0x165667919E3779F9 & M64
+    return acc ^ acc >> 32
+
+
+def records(name):
+    """Blank-line separated groups of 'key value' lines; '#' starts a comment line."""
+    group = {}
+    for line in (HERE / name).read_text().splitlines() + [""]:
+        if line.startswith("#"):
+            continue
+        if not line:
+            if group:
+                yield group
+            group = {}
+            continue
+        key, _, value = line.partition(" ")
+        group.setdefault(key, []).append(value)
+
+
+def one(group, key):
+    assert len(group[key]) == 1, key
+    return group[key][0]
+
+
+def parse_layers(text):
+    """'full:4096*3 state:10' as [(kind number, bytes)]."""
+    layers = []
+    for item in text.split():
+        item, _, times = item.partition("*")
+        kind, size = item.split(":")
+        layers += [(KINDS.index(kind), int(size))] * int(times or 1)
+    return layers
+
+
+def text_field(text):
+    raw = text.encode()
+    return struct.pack("<H", len(raw)) + raw
+
+
+def encode_format(group):
+    out = struct.pack("<IHH", 0x46565256, 1, 0)
+    out += bytes.fromhex(one(group, "model")) + bytes.fromhex(one(group, "adapter"))
+    out += struct.pack("<BBHI", TYPES.index(one(group, "type")), LAYOUTS.index(one(group, "layout")),
+                       0, int(one(group, "tokens_per_block")))
+    out += text_field(one(group, "lineage"))
+    out += struct.pack("<I", len(group["rank"]))
+    for rank in group["rank"]:
+        layers = parse_layers(rank)
+        out += struct.pack("<I", len(layers))
+        for kind, size in layers:
+            out += struct.pack("<BI", kind, size)
+    extras = [extra.partition("=") for extra in group.get("extra", [])]
+    assert [key for key, _, _ in extras] == sorted(key for key, _, _ in extras)
+    out += struct.pack("<I", len(extras))
+    for key, _, value in extras:
+        out += text_field(key) + text_field(value)
+    return out
+
+
+def base_id(group):
+    head = bytes.fromhex(one(group, "fingerprint")) + bytes.fromhex(one(group, "salt"))
+    if "engine_hash" in group:
+        engine = bytes.fromhex(one(group, "engine_hash"))
+        data = b"varve.base.eng.1" + head + struct.pack("<Q", len(engine)) + engine
+    else:
+        tokens = [int(t) for t in one(group, "tokens").split()]
+        extras = bytes.fromhex(one(group, "extras"))
+        data = b"varve.base.tok.1" + head + bytes.fromhex(one(group, "parent"))
+        data += struct.pack(f"<Q{len(tokens)}I", len(tokens), *tokens)
+        data += struct.pack("<Q", len(extras)) + extras
+    return hashlib.sha256(data).hexdigest()
+
+
+def seed_bytes(group):
+    return bytes.fromhex(one(group, "base_id")) + struct.pack(
+        "<IIIIQ", *(int(one(group, key)) for key in
+                    ("rank", "extent", "boot_generation", "target", "counter")))
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def units_of(layers):
+    """FORMAT 4.1 step 1: lists of layer indexes, each with a number of pieces."""
+    units, open_run = [], False
+    for i, (kind, size) in enumerate(layers):
+        if size >= EXTENT_MIN:
+            units.append(([i], ceil_div(size, EXTENT_MAX)))
+            open_run = False
+            continue
+        run = units[-1][0] if open_run else []
+        if run and layers[run[0]][0] == kind and sum(layers[j][1] for j in run) < EXTENT_MIN:
+            run.append(i)
+        else:
+            units.append(([i], 1))
+        open_run = True
+    return units
+
+
+def cut(units, layers, k):
+    """FORMAT 4.1 step 3."""
+    def size(run):
+        return sum(layers[j][1] for j in run)
+
+    while sum(n for _, n in units) < k:
+        best = None
+        for index, (run, n) in enumerate(units):
+            pages = ceil_div(size(run), PAGE)
+            if len(run) == 1 and n >= pages:
+                continue
+            piece = size(run) if len(run) > 1 else min(size(run), PAGE * ceil_div(pages, n))
+            if best is None or piece > best[0]:
+                best = (piece, index)
+        if best is None:
+            return
+        index = best[1]
+        run, n = units[index]
+        if len(run) == 1:
+            units[index] = (run, n + 1)
+        else:
+            middle = min(range(1, len(run)), key=lambda c: (abs(2 * size(run[:c]) - size(run)), c))
+            units[index : index + 1] = [(run[:middle], 1), (run[middle:], 1)]
+
+
+def extent_table(layers, k):
+    """The extents as 'layer_first,layer_count,layer_offset,bytes,kind' texts."""
+    units = units_of(layers)
+    cut(units, layers, k)
+    out = []
+    for run, n in units:
+        size = sum(layers[j][1] for j in run)
+        pages = ceil_div(size, PAGE)
+        for i in range(n):
+            begin = i * pages // n * PAGE
+            end = size if i == n - 1 else (i + 1) * pages // n * PAGE
+            out.append(f"{run[0]},{len(run)},{begin},{end - begin},{KINDS[layers[run[0]][0]]}")
+    return out
+
+
+CHECKED = 0
+
+
+def expect(where, got, wanted):
+    global CHECKED
+    CHECKED += 1
+    if got != wanted:
+        sys.exit(f"{where}: computed {got}\n  but the file says {wanted}")
+
+
+def main():
+    expect("crc32c", crc32c(0, b"123456789"), 0xE3069283)
+    for group in records("format_1.txt"):
+        encoded = encode_format(group)
+        expect(f"format_1.txt {one(group, 'case')}", encoded.hex(), one(group, "canonical"))
+        expect(f"format_1.txt {one(group, 'case')}", hashlib.sha256(encoded).hexdigest(),
+               one(group, "fingerprint"))
+    for group in records("base_id.txt"):
+        expect(f"base_id.txt {one(group, 'case')}", base_id(group), one(group, "base_id"))
+    for group in records("checksum_seed.txt"):
+        where = f"checksum_seed.txt {one(group, 'case')}"
+        seed = seed_bytes(group)
+        data = bytes.fromhex(one(group, "data"))
+        stored, decoded = crc32c(0, seed), xxh3(0, seed)
+        expect(where, f"{stored:08x}", one(group, "stored_seed"))
+        expect(where, f"{decoded:016x}", one(group, "decoded_seed"))
+        expect(where, f"{crc32c(stored, data):08x}", one(group, "stored_crc"))
+        expect(where, f"{xxh3(decoded, data):016x}", one(group, "decoded_xxh3"))
+    for group in records("extent_table.txt"):
+        table = extent_table(parse_layers(one(group, "layers")), int(one(group, "k")))
+        wanted = one(group, "extents")
+        expect(f"extent_table.txt {one(group, 'case')}",
+               " ".join(table) if len(table) <= 504 else "refused", wanted)
+    if CHECKED < 100:
+        sys.exit(f"only {CHECKED} vectors found")
+    print(f"{CHECKED} vectors hold")
+
+
+if __name__ == "__main__":
+    main()
