@@ -1,20 +1,23 @@
 // index: what one shard holds, by base id.
 //
-// Owns: a fixed open-addressing table of base entries (48 B: id, rank bitmap, first fragment, leases, flags) and
-// a dense pool of fragments (16 B: place, rank, state). Called by server/op and server/shard.
-// Thread rule: owner core only.
-// Invariants:
-//   X1 nothing is allocated after construction; memory per fragment with everything (policy links included)
-//      <= 96 bytes at load 0.8 (architecture 10).
+// Owns: a dense pool of base entries (48 B: id, rank bitmap, first fragment, leases), a dense pool
+// of fragments (16 B: place, rank, state) and an open-addressing table of 8-byte buckets {tag,
+// slot} that finds a base entry. The pools hold still while the table shuffles: that is what makes
+// slots stable. Called by server/op and server/shard. Thread rule: owner core only. Invariants:
+//   X1 nothing is allocated after construction; memory per fragment with everything (policy links
+//      included) <= 96 bytes at load 0.8 (architecture 10).
 //   X2 find() is exact: full 32-byte comparison.
-//   X3 an entry with leases > 0 is never removed (I4); remove asserts it.
+//   X3 an entry with leases > 0 is never evicted (I4); remove() asserts it. Bytes lost to a fault
+//   go
+//      by lose(): the rank is a miss at once, the entry stays (without ranks) until its last lease
+//      is dropped.
 //   X4 a match changes nothing here (I5); recency goes through the policy.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "common/base/base.h"
 #include "common/model/model.h"
@@ -27,7 +30,8 @@ enum class FragmentState : uint8_t {
   kFlash = 2,   // placed
 };
 
-// Slots are stable until the entry is removed. `base_slot` for policy and leases, `fragment_slot` for the tier.
+// Slots are stable until the entry is removed. `base_slot` for policy and leases, `fragment_slot`
+// for the tier.
 struct Located {
   uint32_t base_slot = ~0u;
   uint32_t fragment_slot = ~0u;
@@ -36,53 +40,81 @@ struct Located {
 };
 
 struct IndexOptions {
-  uint32_t fragments_max = 0;
+  uint32_t fragments_max = 0;  // and as many base ids at most; 1 .. 2^31
   uint32_t slice_count = kSlicesDefault;
+  uint64_t hash_seed = 0;  // secret of this process: forged ids cannot be aimed at one bucket
 };
+
+// X1 in one place: bytes per fragment of one rank at capacity, with what other rooms keep per slot.
+struct IndexBytes {
+  static constexpr uint32_t kBase = 48;
+  static constexpr uint32_t kFragment = 16;
+  static constexpr uint32_t kBuckets = 10;  // 8 B at load 0.8
+  static constexpr uint32_t kPolicy = 12;   // server/policy: kPolicyBytesPerSlot
+  static constexpr uint32_t kTierMap =
+      6;  // server/tier: kTierMapBytesPerBlock, all in DRAM at once
+  static constexpr uint32_t kSum = kBase + kFragment + kBuckets + kPolicy + kTierMap;
+};
+static_assert(IndexBytes::kSum <= 96);
 
 class Index {
  public:
   explicit Index(const IndexOptions& options);
   ~Index();
 
-  // Rank bitmap of an id; 0 when unknown. The hot path: >= 1 M ids/s a core (architecture 10).
+  // Rank bitmap of an id; 0 when unknown.
   uint32_t ranks_of(const BaseId& id) const;
-  // Leading ids of which all `rank_count` ranks are there; fills nothing else. Prefetches ahead in the batch.
+  // Leading ids of which all `rank_count` ranks are there; fills nothing else. Prefetches ahead in
+  // the batch: >= 1 M ids/s a core (architecture 10). An id that occurs twice is answered like any
+  // other.
   uint32_t match(std::span<const BaseId> ids, uint32_t rank_count) const;
   std::optional<Located> find(const BlockId& block) const;
   std::optional<uint32_t> base_slot(const BaseId& id) const;
   BaseId base_at(uint32_t base_slot) const;
 
   enum class Insert : uint8_t { kDone, kExists, kFull };
-  // Publishes a fragment (I2). kExists: that rank is already there (nothing changed).
+  // Publishes a fragment (I2). kExists: that rank is already there (nothing changed). `out` may be
+  // null; it is filled unless kFull. `place` is ignored for kMemory.
   Insert insert(const BlockId& block, FragmentState state, const flash::Place& place, Located* out);
-  // Memory -> flash, or flash -> flash (moved). False when the block is gone or its place differs from `from`.
+  // Memory -> flash (`from` null), or flash -> flash (moved). False when the block is gone or lies
+  // elsewhere than `from` says.
   bool place_set(const BlockId& block, const flash::Place* from, const flash::Place& to);
-  // Removes one rank; the base entry goes with its last rank. Returns what was there.
+  // Evicts one rank; the base entry goes with its last rank. Returns what was there. Asserts that
+  // the base is not leased (X3).
   std::optional<Located> remove(const BlockId& block);
-  // Visits every fragment of a base slot.
+  // The same for bytes lost to a fault (rot, a lost target), leased or not.
+  std::optional<Located> lose(const BlockId& block);
+  // Visits every fragment of a base slot, rising rank; `visit` may remove the one it is shown.
   template <class Visit>
   void for_each_rank(uint32_t base_slot, Visit visit) const {
-    for (uint32_t f = first_fragment(base_slot); f != ~0u; f = next_fragment(f)) visit(rank_of(f), located(f));
+    for (uint32_t f = first_fragment(base_slot); f != ~0u;) {
+      const uint32_t next = next_fragment(f);
+      visit(rank_of(f), located(base_slot, f));
+      f = next;
+    }
   }
 
   void lease_add(uint32_t base_slot);
   void lease_drop(uint32_t base_slot);
   uint32_t leases(uint32_t base_slot) const;
 
-  uint32_t base_count() const;
+  uint32_t base_count() const;  // with those that only a lease keeps
   uint32_t fragment_count() const;
   uint32_t fragments_max() const;
   uint32_t base_slots_max() const;
-  uint64_t memory_bytes() const;  // all in
-  // Visits all blocks in table order, from `cursor`, at most `limit` entries; returns the next cursor, 0 at the end.
-  uint32_t scan(uint32_t cursor, uint32_t limit, void (*visit)(void*, const BlockId&, const Located&), void* context) const;
+  uint64_t memory_bytes() const;  // all in, see IndexBytes
+  // Visits all blocks in slot order from `cursor` (0 = start), looking at `limit` base slots at
+  // most; returns the next cursor, 0 at the end. A block that stays through all the calls is
+  // visited exactly once. `visit` must not change the index.
+  using ScanVisit = void (*)(void* context, const BlockId& block, const Located& located);
+  uint32_t scan(uint32_t cursor, uint32_t limit, ScanVisit visit, void* context) const;
 
  private:
   uint32_t first_fragment(uint32_t base_slot) const;
   uint32_t next_fragment(uint32_t fragment) const;
   uint32_t rank_of(uint32_t fragment) const;
-  Located located(uint32_t fragment) const;
+  Located located(uint32_t base_slot, uint32_t fragment) const;
+  std::optional<Located> take_out(uint32_t base_slot, uint32_t rank);
   struct State;
   std::unique_ptr<State> state_;
 };

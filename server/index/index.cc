@@ -1,0 +1,484 @@
+// The table behind the index door: Robin Hood hashing of {tag, slot} buckets over two dense pools.
+//
+//   buckets [ tag 32 | slot 32 ] ...   load <= 0.8, sorted by (home, arrival), backward-shift
+//   deletion bases   [ id 32 B | ranks 4 | first fragment 4 | leases 4 | spare 4 ] ...   slots are
+//   stable fragments [ next 4 | segment 2 | page 2 | pages 2 | lead 2 | target | slice | rank |
+//   state ] ...
+//
+// The home bucket is a function of the tag alone, so neither probing nor deletion touches a base
+// entry before the tags agree; a hit costs one bucket line and one entry.
+#include "server/index/index.h"
+
+#include <algorithm>
+
+namespace varve {
+
+namespace {
+
+constexpr uint32_t kNone = ~0u;
+constexpr uint32_t kFragmentsLimit = 1u << 31;  // 1.25 buckets each still count in 32 bits
+constexpr uint32_t kMatchWindow = 16;           // ids in flight in one match: covers DRAM latency
+
+struct Bucket {
+  uint32_t tag = 0;
+  uint32_t slot = kNone;  // kNone: empty
+};
+static_assert(sizeof(Bucket) * 5 / 4 == IndexBytes::kBuckets);
+
+struct BaseEntry {
+  BaseId id;
+  uint32_t ranks = 0;      // bit r: rank r is here
+  uint32_t first = kNone;  // fragment of the lowest rank; next free slot while unused
+  uint32_t leases = 0;
+  uint32_t live = 0;  // 1 while in the table
+};
+static_assert(sizeof(BaseEntry) == IndexBytes::kBase);
+
+struct Fragment {
+  uint32_t next = kNone;  // by rising rank, kNone at the end; next free slot while unused
+  uint16_t segment = 0;
+  uint16_t page = 0;
+  uint16_t pages = 0;
+  uint16_t lead_pages = 0;
+  uint8_t target = 0;
+  uint8_t slice = 0;
+  uint8_t rank = 0;
+  FragmentState state = FragmentState::kMemory;
+};
+static_assert(sizeof(Fragment) == IndexBytes::kFragment);
+static_assert(kRanksMax <= 32 && kTargetsMax <= 256 && kSlicesMax <= 256);
+
+uint32_t rank_mask(uint32_t rank_count) {
+  return rank_count == 32 ? ~0u : (1u << rank_count) - 1;
+}
+
+// High and low half of a 128-bit product, folded: every input bit reaches every output bit.
+uint64_t mix(uint64_t a, uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = static_cast<Wide>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+void place_store(const flash::Place& place, Fragment* fragment) {
+  VARVE_ASSERT(place.page <= UINT16_MAX, place.page);
+  VARVE_ASSERT(place.pages <= UINT16_MAX, place.pages);
+  VARVE_ASSERT(place.lead_pages <= place.pages, place.lead_pages, place.pages);
+  fragment->target = place.target;
+  fragment->slice = place.slice;
+  fragment->segment = place.segment;
+  fragment->page = static_cast<uint16_t>(place.page);
+  fragment->pages = static_cast<uint16_t>(place.pages);
+  fragment->lead_pages = static_cast<uint16_t>(place.lead_pages);
+}
+
+flash::Place place_load(const Fragment& fragment) {
+  return {.target = fragment.target,
+          .slice = fragment.slice,
+          .segment = fragment.segment,
+          .page = fragment.page,
+          .pages = fragment.pages,
+          .lead_pages = fragment.lead_pages};
+}
+
+}  // namespace
+
+// Everything below the door. A slot goes free list -> entry -> free list; `bases_used` and
+// `fragments_used` are the high-water marks up to which the pools were ever touched.
+struct Index::State {
+  explicit State(const IndexOptions& o)
+      : options(o),
+        buckets(static_cast<uint64_t>(o.fragments_max) * 5 / 4 + 1),
+        bases(o.fragments_max),
+        fragments(o.fragments_max) {
+    Random seeds(o.hash_seed);
+    for (uint64_t& s : seed)
+      s = seeds.next();
+  }
+
+  uint32_t tag_of(const BaseId& id) const {
+    uint64_t word[4];
+    std::memcpy(word, id.bytes.data(), sizeof(word));
+    return static_cast<uint32_t>(
+        (mix(word[0] ^ seed[0], word[1] ^ seed[1]) ^ mix(word[2] ^ seed[2], word[3] ^ seed[3])) >>
+        32);
+  }
+  uint32_t bucket_count() const { return static_cast<uint32_t>(buckets.size()); }
+  uint32_t home_of(uint32_t tag) const {
+    return static_cast<uint32_t>((static_cast<uint64_t>(tag) * buckets.size()) >> 32);
+  }
+  uint32_t after(uint32_t bucket) const { return bucket + 1 == bucket_count() ? 0 : bucket + 1; }
+  // How far the bucket's content lies behind its home.
+  uint32_t distance(uint32_t bucket) const {
+    const uint32_t home = home_of(buckets[bucket].tag);
+    return bucket >= home ? bucket - home : bucket + bucket_count() - home;
+  }
+
+  template <class Same>
+  uint32_t probe(uint32_t tag, Same same) const;
+  uint32_t find_bucket(const BaseId& id, uint32_t tag) const;
+  uint32_t find_slot(const BaseId& id) const;
+  uint32_t find_fragment(uint32_t slot, uint32_t rank) const;
+  void table_insert(uint32_t tag, uint32_t slot);
+  void table_erase(uint32_t bucket);
+  uint32_t base_take(const BaseId& id);
+  void base_free(uint32_t slot);
+  uint32_t fragment_take();
+  void link(uint32_t slot, uint32_t fragment);
+  void unlink(uint32_t slot, uint32_t fragment);
+  const BaseEntry& base(uint32_t slot) const;
+
+  IndexOptions options;
+  uint64_t seed[4];
+  std::vector<Bucket> buckets;
+  std::vector<BaseEntry> bases;
+  std::vector<Fragment> fragments;
+  uint32_t bases_used = 0, fragments_used = 0;
+  uint32_t base_free_head = kNone, fragment_free_head = kNone;
+  uint32_t base_count = 0, fragment_count = 0;
+};
+
+const BaseEntry& Index::State::base(uint32_t slot) const {
+  VARVE_ASSERT(slot < bases_used, slot, bases_used);
+  VARVE_ASSERT(bases[slot].live == 1, slot);
+  return bases[slot];
+}
+
+// The first bucket with `tag` for whose slot `same` holds; kNone when there is none. Ends: the
+// load is below 1, and a content nearer to its home than the probe is to its own proves absence.
+template <class Same>
+uint32_t Index::State::probe(uint32_t tag, Same same) const {
+  uint32_t bucket = home_of(tag);
+  for (uint32_t probed = 0;; ++probed, bucket = after(bucket)) {
+    const Bucket& b = buckets[bucket];
+    if (b.slot == kNone) return kNone;
+    if (b.tag == tag && same(b.slot)) return bucket;
+    if (distance(bucket) < probed) return kNone;
+  }
+}
+
+uint32_t Index::State::find_bucket(const BaseId& id, uint32_t tag) const {
+  return probe(tag, [&](uint32_t slot) { return bases[slot].id == id; });  // X2
+}
+
+uint32_t Index::State::find_slot(const BaseId& id) const {
+  const uint32_t bucket = find_bucket(id, tag_of(id));
+  return bucket == kNone ? kNone : buckets[bucket].slot;
+}
+
+uint32_t Index::State::find_fragment(uint32_t slot, uint32_t rank) const {
+  if ((bases[slot].ranks >> rank & 1) == 0) return kNone;
+  uint32_t f = bases[slot].first;
+  while (fragments[f].rank != rank) {
+    f = fragments[f].next;
+    VARVE_ASSERT(f != kNone, slot, rank);  // the bitmap said that it is there
+  }
+  return f;
+}
+
+void Index::State::table_insert(uint32_t tag, uint32_t slot) {
+  Bucket moving{.tag = tag, .slot = slot};
+  uint32_t bucket = home_of(tag);
+  for (uint32_t probed = 0;; ++probed, bucket = after(bucket)) {
+    if (buckets[bucket].slot == kNone) break;
+    const uint32_t there = distance(bucket);
+    if (there >= probed) continue;
+    std::swap(moving, buckets[bucket]);  // the richer one moves on
+    probed = there;
+  }
+  buckets[bucket] = moving;
+}
+
+void Index::State::table_erase(uint32_t bucket) {
+  for (;;) {
+    const uint32_t next = after(bucket);
+    if (buckets[next].slot == kNone || distance(next) == 0) break;
+    buckets[bucket] = buckets[next];
+    bucket = next;
+  }
+  buckets[bucket] = Bucket{};
+}
+
+uint32_t Index::State::base_take(const BaseId& id) {
+  uint32_t slot = base_free_head;
+  if (slot != kNone) {
+    base_free_head = bases[slot].first;
+  } else if (bases_used < bases.size()) {
+    slot = bases_used++;
+  } else {
+    return kNone;
+  }
+  bases[slot] = BaseEntry{.id = id, .ranks = 0, .first = kNone, .leases = 0, .live = 1};
+  table_insert(tag_of(id), slot);
+  ++base_count;
+  return slot;
+}
+
+void Index::State::base_free(uint32_t slot) {
+  BaseEntry& entry = bases[slot];
+  VARVE_ASSERT(entry.ranks == 0, slot);
+  VARVE_ASSERT(entry.leases == 0, slot);  // X3
+  const uint32_t bucket = find_bucket(entry.id, tag_of(entry.id));
+  VARVE_ASSERT(bucket != kNone, slot);
+  VARVE_ASSERT(buckets[bucket].slot == slot, slot);
+  table_erase(bucket);
+  entry = BaseEntry{};
+  entry.first = base_free_head;
+  base_free_head = slot;
+  --base_count;
+}
+
+// The caller has checked that one is free.
+uint32_t Index::State::fragment_take() {
+  VARVE_ASSERT(fragment_count < fragments.size());
+  uint32_t f = fragment_free_head;
+  if (f != kNone) {
+    fragment_free_head = fragments[f].next;
+  } else {
+    f = fragments_used++;
+  }
+  fragments[f] = Fragment{};
+  ++fragment_count;
+  return f;
+}
+
+// Into the base's chain, by rising rank, so that the order of insertion never shows.
+void Index::State::link(uint32_t slot, uint32_t fragment) {
+  BaseEntry& entry = bases[slot];
+  Fragment& added = fragments[fragment];
+  uint32_t* at = &entry.first;
+  while (*at != kNone && fragments[*at].rank < added.rank)
+    at = &fragments[*at].next;
+  added.next = *at;
+  *at = fragment;
+  entry.ranks |= 1u << added.rank;
+}
+
+// Out of the chain and back to the free list.
+void Index::State::unlink(uint32_t slot, uint32_t fragment) {
+  BaseEntry& entry = bases[slot];
+  Fragment& gone = fragments[fragment];
+  uint32_t* at = &entry.first;
+  while (*at != fragment)
+    at = &fragments[*at].next;
+  *at = gone.next;
+  entry.ranks &= ~(1u << gone.rank);
+  gone = Fragment{};
+  gone.next = fragment_free_head;
+  fragment_free_head = fragment;
+  --fragment_count;
+}
+
+Index::Index(const IndexOptions& options) {
+  VARVE_ASSERT(options.fragments_max > 0);
+  VARVE_ASSERT(options.fragments_max <= kFragmentsLimit, options.fragments_max);
+  VARVE_ASSERT(options.slice_count > 0);
+  VARVE_ASSERT(options.slice_count <= kSlicesMax, options.slice_count);
+  state_ = std::make_unique<State>(options);
+}
+
+Index::~Index() = default;
+
+uint32_t Index::ranks_of(const BaseId& id) const {
+  const uint32_t slot = state_->find_slot(id);
+  return slot == kNone ? 0 : state_->bases[slot].ranks;
+}
+
+// Three passes over a window of ids, each touching only what the pass before asked the memory for:
+// bucket lines, then base entries, then the exact comparison.
+uint32_t Index::match(std::span<const BaseId> ids, uint32_t rank_count) const {
+  VARVE_ASSERT(rank_count > 0);
+  VARVE_ASSERT(rank_count <= kRanksMax, rank_count);
+  const State& s = *state_;
+  const uint32_t mask = rank_mask(rank_count);
+  uint32_t tag[kMatchWindow];
+  uint32_t slot[kMatchWindow];
+  for (size_t start = 0; start < ids.size(); start += kMatchWindow) {
+    const auto window = static_cast<uint32_t>(std::min<size_t>(kMatchWindow, ids.size() - start));
+    for (uint32_t i = 0; i < window; ++i) {
+      tag[i] = s.tag_of(ids[start + i]);
+      __builtin_prefetch(&s.buckets[s.home_of(tag[i])]);
+    }
+    for (uint32_t i = 0; i < window; ++i) {
+      const uint32_t bucket = s.probe(tag[i], [](uint32_t) { return true; });
+      slot[i] = bucket == kNone ? kNone : s.buckets[bucket].slot;
+      if (slot[i] == kNone) continue;
+      __builtin_prefetch(&s.bases[slot[i]].id);
+      __builtin_prefetch(&s.bases[slot[i]].ranks);  // half of the entries straddle two lines
+    }
+    for (uint32_t i = 0; i < window; ++i) {
+      const BaseId& id = ids[start + i];
+      // Two ids may share a tag: the first with the tag is then not the one asked for.
+      if (slot[i] != kNone && s.bases[slot[i]].id != id) slot[i] = s.find_slot(id);
+      if (slot[i] == kNone || (s.bases[slot[i]].ranks & mask) != mask) {
+        return static_cast<uint32_t>(start + i);
+      }
+    }
+  }
+  return static_cast<uint32_t>(ids.size());
+}
+
+std::optional<Located> Index::find(const BlockId& block) const {
+  VARVE_ASSERT(block.rank < kRanksMax, block.rank);
+  const uint32_t slot = state_->find_slot(block.base);
+  if (slot == kNone) return std::nullopt;
+  const uint32_t f = state_->find_fragment(slot, block.rank);
+  if (f == kNone) return std::nullopt;
+  return located(slot, f);
+}
+
+std::optional<uint32_t> Index::base_slot(const BaseId& id) const {
+  const uint32_t slot = state_->find_slot(id);
+  if (slot == kNone || state_->bases[slot].ranks == 0) return std::nullopt;
+  return slot;
+}
+
+BaseId Index::base_at(uint32_t base_slot) const {
+  return state_->base(base_slot).id;
+}
+
+Index::Insert Index::insert(const BlockId& block, FragmentState state, const flash::Place& place,
+                            Located* out) {
+  VARVE_ASSERT(block.rank < kRanksMax, block.rank);
+  State& s = *state_;
+  uint32_t slot = s.find_slot(block.base);
+  if (slot != kNone) {
+    const uint32_t there = s.find_fragment(slot, block.rank);
+    if (there != kNone) {
+      if (out != nullptr) *out = located(slot, there);
+      return Insert::kExists;
+    }
+  }
+  if (s.fragment_count == s.fragments.size()) return Insert::kFull;
+  if (slot == kNone) slot = s.base_take(block.base);
+  if (slot == kNone) return Insert::kFull;  // leased entries without ranks hold the last slots
+  const uint32_t f = s.fragment_take();
+  s.fragments[f].rank = static_cast<uint8_t>(block.rank);
+  s.fragments[f].state = state;
+  if (state == FragmentState::kFlash) {
+    VARVE_ASSERT(place.slice < s.options.slice_count, place.slice);
+    place_store(place, &s.fragments[f]);
+  }
+  s.link(slot, f);
+  if (out != nullptr) *out = located(slot, f);
+  return Insert::kDone;
+}
+
+bool Index::place_set(const BlockId& block, const flash::Place* from, const flash::Place& to) {
+  VARVE_ASSERT(block.rank < kRanksMax, block.rank);
+  State& s = *state_;
+  VARVE_ASSERT(to.slice < s.options.slice_count, to.slice);
+  const uint32_t slot = s.find_slot(block.base);
+  if (slot == kNone) return false;
+  const uint32_t f = s.find_fragment(slot, block.rank);
+  if (f == kNone) return false;
+  Fragment& fragment = s.fragments[f];
+  const FragmentState expected = from == nullptr ? FragmentState::kMemory : FragmentState::kFlash;
+  if (fragment.state != expected) return false;
+  if (from != nullptr && place_load(fragment) != *from) return false;
+  place_store(to, &fragment);
+  fragment.state = FragmentState::kFlash;
+  return true;
+}
+
+std::optional<Located> Index::remove(const BlockId& block) {
+  VARVE_ASSERT(block.rank < kRanksMax, block.rank);
+  const uint32_t slot = state_->find_slot(block.base);
+  if (slot == kNone) return std::nullopt;
+  VARVE_ASSERT(state_->bases[slot].leases == 0, slot, state_->bases[slot].leases);  // X3
+  return take_out(slot, block.rank);
+}
+
+std::optional<Located> Index::lose(const BlockId& block) {
+  VARVE_ASSERT(block.rank < kRanksMax, block.rank);
+  const uint32_t slot = state_->find_slot(block.base);
+  if (slot == kNone) return std::nullopt;
+  return take_out(slot, block.rank);
+}
+
+std::optional<Located> Index::take_out(uint32_t base_slot, uint32_t rank) {
+  State& s = *state_;
+  const uint32_t f = s.find_fragment(base_slot, rank);
+  if (f == kNone) return std::nullopt;
+  const Located was = located(base_slot, f);
+  s.unlink(base_slot, f);
+  const BaseEntry& entry = s.bases[base_slot];
+  if (entry.ranks == 0 && entry.leases == 0) s.base_free(base_slot);
+  return was;
+}
+
+void Index::lease_add(uint32_t base_slot) {
+  VARVE_ASSERT(state_->base(base_slot).leases < UINT32_MAX, base_slot);
+  ++state_->bases[base_slot].leases;
+}
+
+void Index::lease_drop(uint32_t base_slot) {
+  VARVE_ASSERT(state_->base(base_slot).leases > 0, base_slot);
+  BaseEntry& entry = state_->bases[base_slot];
+  --entry.leases;
+  if (entry.leases == 0 && entry.ranks == 0) state_->base_free(base_slot);
+}
+
+uint32_t Index::leases(uint32_t base_slot) const {
+  return state_->base(base_slot).leases;
+}
+
+uint32_t Index::base_count() const {
+  return state_->base_count;
+}
+uint32_t Index::fragment_count() const {
+  return state_->fragment_count;
+}
+uint32_t Index::fragments_max() const {
+  return state_->options.fragments_max;
+}
+uint32_t Index::base_slots_max() const {
+  return state_->options.fragments_max;
+}
+
+uint64_t Index::memory_bytes() const {
+  const State& s = *state_;
+  const uint64_t elsewhere = IndexBytes::kPolicy + IndexBytes::kTierMap;
+  return s.buckets.capacity() * sizeof(Bucket) + s.bases.capacity() * sizeof(BaseEntry) +
+         s.fragments.capacity() * sizeof(Fragment) + s.options.fragments_max * elsewhere +
+         sizeof(State);
+}
+
+uint32_t Index::scan(uint32_t cursor, uint32_t limit, ScanVisit visit, void* context) const {
+  VARVE_ASSERT(limit > 0);
+  VARVE_ASSERT(visit != nullptr);
+  const State& s = *state_;
+  if (cursor >= s.bases_used) return 0;
+  const uint32_t end = s.bases_used - cursor <= limit ? s.bases_used : cursor + limit;
+  for (uint32_t slot = cursor; slot < end; ++slot) {
+    const BaseEntry& entry = s.bases[slot];
+    if (entry.live == 0 || entry.ranks == 0) continue;
+    for_each_rank(slot, [&](uint32_t rank, const Located& where) {
+      visit(context, BlockId{.base = entry.id, .rank = rank}, where);
+    });
+  }
+  return end == s.bases_used ? 0 : end;
+}
+
+uint32_t Index::first_fragment(uint32_t base_slot) const {
+  return state_->base(base_slot).first;
+}
+
+uint32_t Index::next_fragment(uint32_t fragment) const {
+  return state_->fragments[fragment].next;
+}
+
+uint32_t Index::rank_of(uint32_t fragment) const {
+  return state_->fragments[fragment].rank;
+}
+
+Located Index::located(uint32_t base_slot, uint32_t fragment) const {
+  const Fragment& f = state_->fragments[fragment];
+  Located where;
+  where.base_slot = base_slot;
+  where.fragment_slot = fragment;
+  where.state = f.state;
+  if (where.state == FragmentState::kFlash) where.place = place_load(f);
+  return where;
+}
+
+}  // namespace varve

@@ -1,0 +1,394 @@
+// Budgets and blocks in DRAM: what a grant or a read may take, and what stays when it is done.
+//
+// Every page is charged to exactly one budget from the moment it is taken to the moment it is given
+// back. Blocks at work are charged to their own budget (push, pull, follow, repair); clean blocks
+// that nobody uses are charged to kResident and wait in one list for the next reader or the next
+// eviction. Only that list is ever evicted from, so D5 holds by construction.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "server/tier/tier.h"
+
+namespace varve {
+
+namespace {
+
+constexpr uint32_t kNone = ~0u;
+static_assert(kExtentsMax * sizeof(Slab) <= kPageBytes);
+
+constexpr uint32_t index_of(Budget budget) {
+  return static_cast<uint32_t>(budget);
+}
+
+uint32_t map_buckets(uint32_t blocks_max) {
+  return static_cast<uint32_t>(static_cast<uint64_t>(blocks_max) * 3 / 2 + 1);
+}
+static_assert(sizeof(uint32_t) * 3 / 2 == kTierMapBytesPerBlock);
+
+}  // namespace
+
+const char* budget_name(Budget budget) {
+  static constexpr const char* kNames[kBudgets] = {"push", "pull", "follow", "repair", "resident"};
+  VARVE_ASSERT(index_of(budget) < kBudgets, index_of(budget));
+  return kNames[index_of(budget)];
+}
+
+DramTier::DramTier(Arena& arena, const TierOptions& options)
+    : arena_(arena),
+      pool_(options.blocks_max),
+      slot_to_block_(map_buckets(options.blocks_max), kNone) {
+  VARVE_ASSERT(options.blocks_max > 0);
+  uint64_t sum = 0;
+  for (uint32_t b = 0; b < kBudgets; ++b) {
+    VARVE_ASSERT(options.limit_bytes[b] <= arena.memory().size(), b, options.limit_bytes[b]);
+    limit_pages_[b] = static_cast<uint32_t>(options.limit_bytes[b] / kPageBytes);
+    sum += limit_pages_[b];
+  }
+  VARVE_ASSERT(sum <= arena.page_count(), sum, arena.page_count());  // D2
+  for (uint32_t i = 0; i < pool_.capacity(); ++i) {
+    TierBlock& block = *pool_.all()[i];
+    block.pool_index = i;
+    block.state.reserve(kExtentsMax);  // D1
+  }
+}
+
+TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const ExtentTable& table,
+                           Budget budget) {
+  const auto extent_count = static_cast<uint32_t>(table.extents.size());
+  VARVE_ASSERT(extent_count > 0);
+  VARVE_ASSERT(extent_count <= kExtentsMax, extent_count);
+  const uint32_t header_pages = flash::header_pages_of(extent_count);
+  uint32_t pages = header_pages + 1;
+  for (const ExtentSpec& spec : table.extents)
+    pages += pages_of(spec.bytes);
+
+  TierBlock* block = take_block(pages, budget);
+  if (block == nullptr) return nullptr;
+  block->block = id;
+  block->attempt = attempt;
+  block->dirty = true;
+  block->extent_count = extent_count;
+  block->state.assign(extent_count, ExtentState::kReading);
+  block->header = arena_.take(header_pages);
+  block->meta = arena_.take(1);
+  for (uint32_t page = 0; page < header_pages; ++page) {
+    std::memset(arena_.byte_at(block->header, bytes_of(page)), 0, kPageBytes);
+  }
+  for (uint32_t e = 0; e < extent_count; ++e) {
+    const uint32_t bytes = table.extents[e].bytes;
+    VARVE_ASSERT(bytes > 0);
+    const Slab slab = arena_.take(pages_of(bytes));
+    VARVE_ASSERT(!slab.empty());  // D3: make_room() saw the pages
+    new (&extent(*block, e)) Slab(slab);
+    const uint32_t pad = static_cast<uint32_t>(bytes_of(slab.page_count)) - bytes;
+    if (pad != 0) std::memset(arena_.byte_at(slab, bytes), 0, pad);  // D6
+  }
+  return block;
+}
+
+TierBlock* DramTier::open(const BlockId& id, uint32_t slot, uint32_t extent_count, Budget budget) {
+  VARVE_ASSERT(slot != kNone);
+  VARVE_ASSERT(extent_count > 0);
+  VARVE_ASSERT(extent_count <= kExtentsMax, extent_count);
+  const uint32_t header_pages = flash::header_pages_of(extent_count);
+  TierBlock* block = take_block(header_pages + 1, budget);
+  if (block == nullptr) return nullptr;
+  block->block = id;
+  block->extent_count = extent_count;
+  block->state.assign(extent_count, ExtentState::kAbsent);
+  block->header = arena_.take(header_pages);
+  block->meta = arena_.take(1);
+  VARVE_ASSERT(!block->header.empty());  // D3
+  VARVE_ASSERT(!block->meta.empty());
+  for (uint32_t e = 0; e < extent_count; ++e)
+    new (&extent(*block, e)) Slab();
+  bind(*block, slot);
+  return block;
+}
+
+bool DramTier::take_extent(TierBlock& block, uint32_t e, uint32_t bytes) {
+  VARVE_ASSERT(block.pins > 0);
+  VARVE_ASSERT(!block.dirty);
+  VARVE_ASSERT(bytes > 0);
+  VARVE_ASSERT(bytes <= kExtentBytesMax, bytes);
+  VARVE_ASSERT(e < block.extent_count, e, block.extent_count);
+  VARVE_ASSERT(block.state[e] == ExtentState::kAbsent, e);
+  const uint32_t pages = pages_of(bytes);
+  const bool resident = block.budget == Budget::kResident;
+  const Budget budget = resident ? Budget::kPull : block.budget;
+  if (!make_room(pages, budget)) return false;
+  extent(block, e) = arena_.take(pages);
+  VARVE_ASSERT(!extent(block, e).empty());  // D3
+  charge(budget, pages);
+  (resident ? block.extra_pages : block.charged_pages) += pages;
+  block.state[e] = ExtentState::kReading;
+  return true;
+}
+
+Slab& DramTier::extent(TierBlock& block, uint32_t e) {
+  VARVE_ASSERT(e < block.extent_count, e, block.extent_count);
+  return reinterpret_cast<Slab*>(arena_.page(block.meta.first_page))[e];
+}
+
+TierBlock* DramTier::find(uint32_t slot) {
+  const uint32_t bucket = map_find(slot);
+  if (bucket == kNone) {
+    misses_.add();
+    return nullptr;
+  }
+  hits_.add();
+  return pool_.all()[slot_to_block_[bucket]].get();
+}
+
+const TierBlock* DramTier::peek(uint32_t slot) const {
+  const uint32_t bucket = map_find(slot);
+  return bucket == kNone ? nullptr : pool_.all()[slot_to_block_[bucket]].get();
+}
+
+void DramTier::bind(TierBlock& block, uint32_t slot) {
+  VARVE_ASSERT(slot != kNone);
+  VARVE_ASSERT(block.slot == kNone, block.slot, slot);
+  VARVE_ASSERT(!block.doomed);
+  VARVE_ASSERT(map_find(slot) == kNone, slot);  // whoever frees an index slot forgets its block
+  uint32_t bucket = map_home(slot);
+  while (slot_to_block_[bucket] != kNone) {
+    bucket = bucket + 1 == slot_to_block_.size() ? 0 : bucket + 1;
+  }
+  slot_to_block_[bucket] = block.pool_index;
+  block.slot = slot;
+}
+
+void DramTier::touch(TierBlock& block) {
+  if (!block.linked()) return;  // in use: it enters as the newest anyway
+  resident_.remove(&block);
+  resident_.push_back(&block);
+}
+
+void DramTier::pin(TierBlock& block) {
+  if (block.linked()) {
+    resident_.remove(&block);
+    evictable_pages_ -= block.charged_pages;
+  }
+  ++block.pins;
+}
+
+void DramTier::unpin(TierBlock& block) {
+  VARVE_ASSERT(block.pins > 0);
+  if (--block.pins > 0) return;
+  if (block.doomed) return free_block(block);
+  if (!block.dirty) settle(block);
+}
+
+void DramTier::forget(TierBlock& block) {
+  VARVE_ASSERT(!block.doomed);
+  if (block.linked()) {
+    resident_.remove(&block);
+    evictable_pages_ -= block.charged_pages;
+  }
+  if (block.slot != kNone) map_erase(block.slot);
+  block.slot = kNone;
+  block.doomed = true;
+  if (block.pins == 0) free_block(block);
+}
+
+void DramTier::extent_read(TierBlock& block, uint32_t e, Status status) {
+  VARVE_ASSERT(e < block.extent_count, e, block.extent_count);
+  VARVE_ASSERT(block.state[e] == ExtentState::kReading, e);
+  if (status.ok()) {
+    block.state[e] = ExtentState::kPresent;
+    ++block.present_count;
+  } else {
+    VARVE_ASSERT(!block.dirty);  // pages of a push are lent: only forget() gives them back
+    drop_reading(block, e);
+  }
+  // Sort the waiters first: on_ready may queue its op's next waiter on this block.
+  Queue<ExtentWaiter, &ExtentWaiter::next> woken, waiting;
+  while (ExtentWaiter* w = block.waiters.pop())
+    (w->extent == e ? woken : waiting).push(w);
+  block.waiters.append(waiting);
+  while (ExtentWaiter* w = woken.pop())
+    w->on_ready(*w, status);
+}
+
+uint64_t DramTier::used_bytes(Budget budget) const {
+  return bytes_of(used_pages_[index_of(budget)]);
+}
+uint64_t DramTier::limit_bytes(Budget budget) const {
+  return bytes_of(limit_pages_[index_of(budget)]);
+}
+uint64_t DramTier::evictable_bytes() const {
+  return bytes_of(evictable_pages_);
+}
+
+bool DramTier::at_rest() const {
+  return pool_.used() == resident_.size();
+}
+
+void DramTier::register_metrics(MetricSet& metrics) {
+  for (uint32_t b = 0; b < kBudgets; ++b) {
+    const std::string labels =
+        std::string("budget=\"") + budget_name(static_cast<Budget>(b)) + "\"";
+    metrics.add({"varve_tier_used_bytes", labels, "DRAM pages charged to this budget"},
+                &used_gauges_[b]);
+    metrics.add({"varve_tier_refused_total", labels, "Grants and reads that found no room"},
+                &refused_[b]);
+  }
+  metrics.add({"varve_tier_evictions_total", "", "Resident blocks dropped from DRAM for room"},
+              &evictions_);
+  metrics.add({"varve_tier_hits_total", "", "Blocks found in DRAM"}, &hits_);
+  metrics.add({"varve_tier_misses_total", "", "Blocks not found in DRAM"}, &misses_);
+}
+
+// A TierBlock with `pages` charged to `budget`; the pages are there to be taken. Null: refused.
+TierBlock* DramTier::take_block(uint32_t pages, Budget budget) {
+  VARVE_ASSERT(budget != Budget::kResident);
+  const bool fits = make_room(pages, budget);
+  if (fits && pool_.available() == 0 && !resident_.empty()) evict_oldest();
+  TierBlock* block = fits ? pool_.take() : nullptr;
+  if (block == nullptr) {
+    refused_[index_of(budget)].add();
+    return nullptr;
+  }
+  VARVE_ASSERT(block->charged_pages == 0);
+  VARVE_ASSERT(block->pins == 0);
+  VARVE_ASSERT(!block->linked());
+  block->budget = budget;
+  block->charged_pages = pages;
+  charge(budget, pages);
+  return block;
+}
+
+// True when `budget` has room for `pages` and they are free, after evicting the oldest resident
+// blocks if need be. Evicts nothing when that would not be enough.
+bool DramTier::make_room(uint32_t pages, Budget budget) {
+  const uint32_t b = index_of(budget);
+  VARVE_ASSERT(used_pages_[b] <= limit_pages_[b], b, used_pages_[b], limit_pages_[b]);
+  if (pages > limit_pages_[b] - used_pages_[b]) return false;
+  if (pages > arena_.free_pages() + evictable_pages_) return false;
+  while (arena_.free_pages() < pages)
+    evict_oldest();
+  return true;
+}
+
+void DramTier::charge(Budget budget, uint32_t pages) {
+  const uint32_t b = index_of(budget);
+  used_pages_[b] += pages;
+  VARVE_ASSERT(used_pages_[b] <= limit_pages_[b], b, used_pages_[b], limit_pages_[b]);  // D2
+  used_gauges_[b].set(static_cast<int64_t>(bytes_of(used_pages_[b])));
+}
+
+void DramTier::discharge(Budget budget, uint32_t pages) {
+  const uint32_t b = index_of(budget);
+  VARVE_ASSERT(used_pages_[b] >= pages, b, used_pages_[b], pages);
+  used_pages_[b] -= pages;
+  used_gauges_[b].set(static_cast<int64_t>(bytes_of(used_pages_[b])));
+}
+
+// A clean block lost its last pin: all its pages become resident, or it goes.
+void DramTier::settle(TierBlock& block) {
+  VARVE_ASSERT(!block.dirty);
+  VARVE_ASSERT(block.pins == 0);
+  VARVE_DASSERT(std::count(block.state.begin(), block.state.end(), ExtentState::kReading) == 0);
+  const bool worth_keeping =
+      block.slot != kNone && (block.header_present || block.present_count > 0);
+  const bool resident = block.budget == Budget::kResident;
+  const uint32_t pages = resident ? block.extra_pages : block.charged_pages;
+  const uint32_t limit = limit_pages_[index_of(Budget::kResident)];
+  uint64_t& used = used_pages_[index_of(Budget::kResident)];
+  if (!worth_keeping || used - evictable_pages_ + pages > limit) return free_block(block);
+  while (used + pages > limit)
+    evict_oldest();
+  discharge(resident ? Budget::kPull : block.budget, pages);
+  charge(Budget::kResident, pages);
+  block.charged_pages += block.extra_pages;
+  block.extra_pages = 0;
+  block.budget = Budget::kResident;
+  resident_.push_back(&block);
+  evictable_pages_ += block.charged_pages;
+}
+
+void DramTier::evict_oldest() {
+  TierBlock* block = resident_.front();
+  VARVE_ASSERT(block != nullptr);
+  VARVE_ASSERT(block->pins == 0);  // D5
+  VARVE_ASSERT(!block->dirty);
+  evictions_.add();
+  forget(*block);
+}
+
+void DramTier::free_block(TierBlock& block) {
+  VARVE_ASSERT(block.pins == 0);
+  VARVE_ASSERT(block.waiters.empty());
+  VARVE_ASSERT(!block.linked());
+  uint32_t pages = block.header.page_count + block.meta.page_count;
+  for (uint32_t e = 0; e < block.extent_count; ++e) {
+    Slab& slab = extent(block, e);
+    if (slab.empty()) continue;
+    pages += slab.page_count;
+    arena_.give(slab);
+  }
+  VARVE_ASSERT(pages == block.charged_pages + block.extra_pages, pages, block.charged_pages);
+  arena_.give(block.header);
+  arena_.give(block.meta);
+  discharge(block.budget, block.charged_pages);
+  if (block.extra_pages > 0) discharge(Budget::kPull, block.extra_pages);
+  if (block.slot != kNone) map_erase(block.slot);
+  block.block = BlockId{};
+  block.attempt = Attempt{};
+  block.fingerprint = Digest{};
+  block.state.clear();
+  block.extent_count = block.present_count = 0;
+  block.header_present = block.dirty = block.doomed = false;
+  block.charged_pages = block.extra_pages = 0;
+  block.slot = kNone;
+  pool_.give(&block);
+}
+
+// A read that failed: the pages go back at once, the extent is absent again.
+void DramTier::drop_reading(TierBlock& block, uint32_t e) {
+  Slab& slab = extent(block, e);
+  const uint32_t pages = slab.page_count;
+  // While the block is resident, what is being read was taken since it was pinned.
+  const bool resident = block.budget == Budget::kResident;
+  uint32_t& charged = resident ? block.extra_pages : block.charged_pages;
+  VARVE_ASSERT(charged >= pages, charged, pages);
+  arena_.give(slab);
+  charged -= pages;
+  discharge(resident ? Budget::kPull : block.budget, pages);
+  block.state[e] = ExtentState::kAbsent;
+}
+
+uint32_t DramTier::map_home(uint32_t slot) const {
+  const uint32_t hash = slot * 0x9E3779B1u;  // dense slots spread over the table
+  return static_cast<uint32_t>((uint64_t{hash} * slot_to_block_.size()) >> 32);
+}
+
+// Bucket of a slot in the map; kNone when the slot has no block here. Ends: load <= 2/3.
+uint32_t DramTier::map_find(uint32_t slot) const {
+  for (uint32_t bucket = map_home(slot); slot_to_block_[bucket] != kNone;) {
+    if (pool_.all()[slot_to_block_[bucket]]->slot == slot) return bucket;
+    bucket = bucket + 1 == slot_to_block_.size() ? 0 : bucket + 1;
+  }
+  return kNone;
+}
+
+// Linear probing with backward shift: an entry moves back when the hole lies on its way from home.
+void DramTier::map_erase(uint32_t slot) {
+  const auto size = static_cast<uint32_t>(slot_to_block_.size());
+  uint32_t hole = map_find(slot);
+  VARVE_ASSERT(hole != kNone, slot);
+  for (uint32_t next = hole;;) {
+    next = next + 1 == size ? 0 : next + 1;
+    if (slot_to_block_[next] == kNone) break;
+    const uint32_t home = map_home(pool_.all()[slot_to_block_[next]]->slot);
+    const uint32_t from_home = next >= home ? next - home : next + size - home;
+    const uint32_t from_hole = next >= hole ? next - hole : next + size - hole;
+    if (from_home < from_hole) continue;
+    slot_to_block_[hole] = slot_to_block_[next];
+    hole = next;
+  }
+  slot_to_block_[hole] = kNone;
+}
+
+}  // namespace varve
