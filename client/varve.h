@@ -150,6 +150,8 @@ class ClientCore {
   virtual void release(uint64_t lease) = 0;
 
   virtual bool next_event(Event& out) = 0;    // false: none
+  // `task` is made ready whenever there is an event, a new state, or rest.
+  virtual void notify(Task& task) = 0;
   virtual bool done(OpId op) const = 0;       // terminal event made (or op unknown): C2 holds
   virtual SessionState state() const = 0;
   virtual Status last_error() const = 0;      // why not ready

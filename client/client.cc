@@ -1,0 +1,356 @@
+// Client: a thread with a reactor and a ClientCore, behind calls that any thread may make.
+//
+// Calls become messages to that thread; events come back through a locked queue and one eventfd. This file is
+// the one place in the client where a mutex stands: it is outside of every data path.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "client/varve.h"
+#include "common/reactor/io.h"
+
+namespace varve {
+
+namespace {
+
+// Runs `call` on the client's thread; made by the caller, freed by the thread.
+struct Command {
+  Message message;
+  std::function<void()> call;
+};
+
+class ThreadedClient final : public Client {
+ public:
+  explicit ThreadedClient(const ClientOptions& options) : options_(options) {}
+  ~ThreadedClient() override;
+  Status start();
+
+  Status wait_ready(Nanos timeout_ns) override;
+  Result<FormatId> format(const Format& format) override;
+  Result<RegionId> register_memory(void* data, uint64_t bytes) override;
+  Status unregister_memory(RegionId region) override;
+  Result<std::vector<BaseId>> base_ids(FormatId format, const BaseId& parent,
+                                       std::span<const uint32_t> tokens) override;
+  Result<OpId> match(MatchRequest request) override;
+  Result<OpId> pull(PullRequest request) override;
+  Result<OpId> push(PushRequest request) override;
+  Status push_layer(OpId op, uint32_t layer) override;
+  void cancel(OpId op) override;
+  Status quiesce(OpId op, Nanos timeout_ns) override;
+  void release(uint64_t lease) override;
+  int event_fd() const override { return event_fd_; }
+  bool poll(Event& out) override;
+  Result<Event> wait(OpId op, Nanos timeout_ns) override;
+  SessionState state() const override { return state_.load(); }
+  ClientCounters counters() const override;
+
+ private:
+  // Sees what the turn left behind: events, state, whether close is finished.
+  struct Pump final : Task {
+    ThreadedClient* client = nullptr;
+    void run() override { client->pump(); }
+    const char* name() const override { return "client.pump"; }
+  };
+  static bool terminal(const Event& e) {
+    return e.kind != Event::Kind::kLayer && e.kind != Event::Kind::kReserved;
+  }
+  void pump();
+  void post(std::function<void()> call);
+  template <class T>
+  T call(std::function<T()> body);
+  template <class Submit>
+  OpId submit(Event::Kind terminal_kind, uint64_t tag, Submit submit);
+  void deliver(Event event);
+
+  ClientOptions options_;
+  SystemClock clock_;
+  SystemEntropy entropy_;
+  std::unique_ptr<Fabric> fabric_ = make_tcp_fabric();
+  Env env_{clock_, entropy_, *fabric_};
+  std::unique_ptr<IoBackend> io_;
+  std::unique_ptr<Reactor> reactor_;
+  std::unique_ptr<ClientCore> core_;
+  std::thread thread_;
+  Pump pump_;
+  std::map<OpId, OpId> core_ops_;  // ours -> core's; the client's thread only
+  std::map<OpId, OpId> our_ops_;   // core's -> ours
+  int event_fd_ = -1;
+  int pid_ = 0;
+  bool closing_ = false;
+
+  std::atomic<OpId> last_op_{0};
+  std::atomic<SessionState> state_{SessionState::kConnecting};
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;       // mutex_
+  std::map<OpId, bool> live_ops_;  // mutex_; ours, until the terminal event
+  ClientCounters counters_;        // mutex_
+  Status last_error_;              // mutex_
+};
+
+Status ThreadedClient::start() {
+  event_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (event_fd_ < 0) return Status::io("client: eventfd", errno);
+  pid_ = getpid();
+  VARVE_TRY(IoBackendChoice choice, make_io_backend(IoBackendPreference::kProbe, {}));
+  if (!choice.reason.ok()) {
+    logf(LogLevel::kInfo, "client", "io_uring is refused (%s); using epoll", choice.reason.what());
+  }
+  io_ = std::move(choice.backend);
+  reactor_ = std::make_unique<Reactor>(clock_, io_.get(), ReactorOptions{});
+  pump_.client = this;
+  Status opened;
+  std::mutex ready_mutex;
+  std::condition_variable ready;
+  bool done = false;
+  thread_ = std::thread([&] {
+    reactor_->turn();  // claims the thread, reads the clock
+    auto core = ClientCore::open(env_, *reactor_, options_);
+    const bool ok = core.has_value();
+    {
+      std::lock_guard lock(ready_mutex);
+      if (ok) {
+        core_ = std::move(*core);
+      } else {
+        opened = core.error();
+      }
+      done = true;
+      ready.notify_one();
+    }
+    if (!ok) return;
+    core_->notify(pump_);
+    reactor_->run();
+    core_.reset();
+  });
+  std::unique_lock lock(ready_mutex);
+  ready.wait(lock, [&] { return done; });
+  lock.unlock();
+  if (!opened.ok()) thread_.join();
+  return opened;
+}
+
+ThreadedClient::~ThreadedClient() {
+  if (thread_.joinable()) {
+    if (getpid() == pid_) {
+      post([this] {
+        closing_ = true;
+        core_->close();
+        reactor_->make_ready(pump_);
+      });
+      thread_.join();
+    } else {
+      thread_.detach();  // after fork there is no such thread
+    }
+  }
+  if (event_fd_ >= 0) close(event_fd_);
+}
+
+void ThreadedClient::pump() {
+  Event event;
+  while (core_->next_event(event)) {
+    const auto found = our_ops_.find(event.op);
+    if (found == our_ops_.end()) continue;
+    const OpId ours = found->second;
+    if (terminal(event)) {
+      core_ops_.erase(ours);
+      our_ops_.erase(found);
+    }
+    event.op = ours;
+    deliver(std::move(event));
+  }
+  if (closing_ && core_->at_rest()) reactor_->stop();
+  const SessionState now = core_->state();
+  {
+    std::lock_guard lock(mutex_);
+    state_.store(now);
+    last_error_ = core_->last_error();
+  }
+  changed_.notify_all();
+}
+
+void ThreadedClient::deliver(Event event) {
+  {
+    std::lock_guard lock(mutex_);
+    if (terminal(event)) {
+      live_ops_.erase(event.op);
+      counters_ = core_->counters();
+    }
+    events_.push_back(std::move(event));
+  }
+  changed_.notify_all();
+  const uint64_t one = 1;
+  // A full counter still reads as "something is there": nothing is lost.
+  if (write(event_fd_, &one, sizeof(one)) < 0) return;
+}
+
+void ThreadedClient::post(std::function<void()> body) {
+  auto* command = new Command;
+  command->call = std::move(body);
+  command->message.owner = command;
+  command->message.deliver = [](Message& m) {
+    auto* c = static_cast<Command*>(m.owner);
+    c->call();
+    delete c;
+  };
+  reactor_->post(command->message);
+}
+
+// Set-up calls: wait for the client's thread, which never blocks.
+template <class T>
+T ThreadedClient::call(std::function<T()> body) {
+  std::mutex m;
+  std::condition_variable cv;
+  std::optional<T> result;
+  post([&] {
+    T value = body();
+    std::lock_guard lock(m);
+    result.emplace(std::move(value));
+    cv.notify_one();
+  });
+  std::unique_lock lock(m);
+  cv.wait(lock, [&] { return result.has_value(); });
+  return *std::move(result);
+}
+
+template <class Submit>
+OpId ThreadedClient::submit(Event::Kind terminal_kind, uint64_t tag, Submit run) {
+  const OpId ours = ++last_op_;
+  {
+    std::lock_guard lock(mutex_);
+    live_ops_[ours] = true;
+  }
+  post([this, ours, terminal_kind, tag, run]() mutable {
+    Result<OpId> made = run(*core_);
+    if (made.has_value()) {
+      core_ops_[ours] = *made;
+      our_ops_[*made] = ours;
+      return;
+    }
+    Event e;
+    e.kind = terminal_kind;
+    e.op = ours;
+    e.tag = tag;
+    e.status = made.error();
+    deliver(std::move(e));
+  });
+  return ours;
+}
+
+Status ThreadedClient::wait_ready(Nanos timeout_ns) {
+  std::unique_lock lock(mutex_);
+  const auto ready = [&] { return state_.load() == SessionState::kReady; };
+  if (changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), ready)) return Status();
+  return last_error_.ok() ? Status::timed_out("the daemon does not answer") : last_error_;
+}
+
+Result<FormatId> ThreadedClient::format(const Format& format) {
+  return call<Result<FormatId>>([&] { return core_->format(format); });
+}
+Result<RegionId> ThreadedClient::register_memory(void* data, uint64_t bytes) {
+  return call<Result<RegionId>>([&] { return core_->register_memory(data, bytes); });
+}
+Status ThreadedClient::unregister_memory(RegionId region) {
+  return call<Status>([&] { return core_->unregister_memory(region); });
+}
+Result<std::vector<BaseId>> ThreadedClient::base_ids(FormatId format, const BaseId& parent,
+                                                     std::span<const uint32_t> tokens) {
+  return call<Result<std::vector<BaseId>>>([&] { return core_->base_ids(format, parent, tokens); });
+}
+
+Result<OpId> ThreadedClient::match(MatchRequest request) {
+  const uint64_t tag = request.tag;
+  return submit(Event::Kind::kMatched, tag, [r = std::move(request)](ClientCore& core) mutable {
+    return core.match(std::move(r));
+  });
+}
+Result<OpId> ThreadedClient::pull(PullRequest request) {
+  const uint64_t tag = request.tag;
+  return submit(Event::Kind::kPulled, tag, [r = std::move(request)](ClientCore& core) mutable {
+    return core.pull(std::move(r));
+  });
+}
+Result<OpId> ThreadedClient::push(PushRequest request) {
+  const uint64_t tag = request.tag;
+  return submit(Event::Kind::kPushed, tag, [r = std::move(request)](ClientCore& core) mutable {
+    return core.push(std::move(r));
+  });
+}
+
+// An op that ended meanwhile said why in its terminal event; the call itself cannot fail later.
+Status ThreadedClient::push_layer(OpId op, uint32_t layer) {
+  post([this, op, layer] {
+    const auto found = core_ops_.find(op);
+    if (found == core_ops_.end()) return;
+    if (Status s = core_->push_layer(found->second, layer); !s.ok()) core_->cancel(found->second);
+  });
+  return Status();
+}
+
+void ThreadedClient::cancel(OpId op) {
+  post([this, op] {
+    const auto found = core_ops_.find(op);
+    if (found != core_ops_.end()) core_->cancel(found->second);
+  });
+}
+
+void ThreadedClient::release(uint64_t lease) {
+  post([this, lease] { core_->release(lease); });
+}
+
+Status ThreadedClient::quiesce(OpId op, Nanos timeout_ns) {
+  cancel(op);
+  std::unique_lock lock(mutex_);
+  const auto ended = [&] { return live_ops_.find(op) == live_ops_.end(); };
+  if (changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), ended)) return Status();
+  return Status::timed_out("quiesce: the op has not ended; its memory is still in use");
+}
+
+bool ThreadedClient::poll(Event& out) {
+  std::lock_guard lock(mutex_);
+  uint64_t drained = 0;
+  if (events_.size() <= 1 && read(event_fd_, &drained, sizeof(drained)) < 0 && events_.empty()) {
+    return false;
+  }
+  if (events_.empty()) return false;
+  out = std::move(events_.front());
+  events_.pop_front();
+  return true;
+}
+
+Result<Event> ThreadedClient::wait(OpId op, Nanos timeout_ns) {
+  std::unique_lock lock(mutex_);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+  for (;;) {
+    for (auto e = events_.begin(); e != events_.end(); ++e) {
+      if (e->op != op || !terminal(*e)) continue;
+      Event out = std::move(*e);
+      events_.erase(e);
+      return out;
+    }
+    if (changed_.wait_until(lock, until) == std::cv_status::timeout) {
+      return Status::timed_out("wait: no terminal event yet");
+    }
+  }
+}
+
+ClientCounters ThreadedClient::counters() const {
+  std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options) {
+  auto client = std::make_unique<ThreadedClient>(options);
+  VARVE_RETURN_IF_ERROR(client->start());
+  return std::unique_ptr<Client>(std::move(client));
+}
+
+}  // namespace varve

@@ -1,0 +1,396 @@
+// Core: validates requests, keeps the tables, routes frames to ops.
+#include "client/core.h"
+
+#include <algorithm>
+
+#include "client/match.h"
+#include "client/pull.h"
+#include "client/push.h"
+
+namespace varve {
+
+uint64_t ClientLease::part_of(const BaseId& id) const {
+  for (const ServerLease& part : parts) {
+    if (std::find(part.ids.begin(), part.ids.end(), id.prefix64()) != part.ids.end()) {
+      return part.lease;
+    }
+  }
+  return parts.front().lease;
+}
+
+ClientOp::ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns)
+    : core_(core), id_(op), tag_(tag), started_ns_(core.reactor().now_ns()) {
+  deadline_ns_ = started_ns_ + deadline_ns;
+  timer_.owner = this;
+  timer_.on_fire = [](Timer& t) { static_cast<ClientOp*>(t.owner)->on_timer(); };
+  core_.reactor().arm(timer_, deadline_ns);
+}
+
+ClientOp::~ClientOp() { core_.reactor().cancel(timer_); }
+
+void ClientOp::retire() { core_.reactor().cancel(timer_); }
+
+void ClientOp::wake() {
+  core_.reactor().make_ready(*this);
+}
+
+void ClientOp::on_timer() {
+  ++core_.count().timeouts;
+  cancel(Status::timed_out("the deadline passed"));
+}
+
+Event ClientOp::event(Event::Kind kind) const {
+  Event e;
+  e.kind = kind;
+  e.op = id_;
+  e.tag = tag_;
+  e.done_ns = core_.reactor().now_ns() - started_ns_;
+  return e;
+}
+
+Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
+    : env_(env),
+      reactor_(reactor),
+      options_(options),
+      session_(env, reactor, options_, *this),
+      pieces_(kPieceSendsMax),
+      reaper_(*this) {
+  for (const auto& piece : pieces_.all()) {
+    piece->request.owner = piece.get();
+    piece->request.on_sent = [](SendRequest& r) {
+      auto* p = static_cast<PieceSend*>(r.owner);
+      PushOp* op = p->op;
+      Core& core = op->core();
+      op->on_sent(*p);
+      core.give_piece(p);
+    };
+  }
+}
+
+Core::~Core() {
+  VARVE_ASSERT(session_.quiet());
+  VARVE_ASSERT(ops_.empty(), ops_.size());
+}
+
+ClientFormat* Core::find_format(FormatId id) {
+  return id == 0 || id > formats_.size() ? nullptr : formats_[id - 1].get();
+}
+
+Result<FormatId> Core::format(const Format& format) {
+  VARVE_RETURN_IF_ERROR(format.validate());
+  const Digest fingerprint = format.fingerprint();
+  for (size_t i = 0; i < formats_.size(); ++i) {
+    if (formats_[i]->fingerprint == fingerprint) return static_cast<FormatId>(i + 1);
+  }
+  auto added = std::make_unique<ClientFormat>();
+  added->format = format;
+  added->fingerprint = fingerprint;
+  for (const auto& layers : format.ranks) {
+    VARVE_TRY(auto table, ExtentTable::of(layers, 1));
+    added->tables.push_back(std::move(table));
+  }
+  formats_.push_back(std::move(added));
+  if (session_.state() == SessionState::kReady) register_format(*formats_.back());
+  return static_cast<FormatId>(formats_.size());
+}
+
+void Core::register_format(ClientFormat& format) {
+  format.handle = 0;
+  format.refused = Status();
+  format.register_op = next_wire_op();
+  if (!session_.send_urgent(session_.encoder().format(format.register_op, format.format.encode()))) {
+    session_.drop(Status::overloaded("no room for FORMAT"));
+  }
+}
+
+void Core::on_format_ok(uint64_t op, const wire::FormatOk& ok) {
+  for (const auto& format : formats_) {
+    if (format->register_op != op) continue;
+    if (ok.code != 0) {
+      format->refused = Status(static_cast<Code>(ok.code), "the daemon refused the format");
+    } else if (ok.fingerprint != format->fingerprint) {
+      format->refused = Status::unsupported("client and daemon compute different fingerprints");
+    } else {
+      format->handle = ok.format;
+    }
+  }
+  wake_all();
+}
+
+Result<RegionId> Core::register_memory(void* data, uint64_t bytes) {
+  if (data == nullptr || bytes == 0) return Status::invalid("register_memory: an empty region");
+  auto region = std::make_unique<Region>();
+  region->data = static_cast<std::byte*>(data);
+  region->bytes = bytes;
+  regions_.push_back(std::move(region));
+  return static_cast<RegionId>(regions_.size());
+}
+
+Status Core::unregister_memory(RegionId region) {
+  if (region == 0 || region > regions_.size() || !regions_[region - 1]) {
+    return Status::invalid("unregister_memory: no such region");
+  }
+  if (regions_[region - 1]->users > 0) {
+    return Status::overloaded("unregister_memory: an op uses the region; quiesce it first");
+  }
+  regions_[region - 1].reset();
+  return Status();
+}
+
+void Core::hold_regions(const BoundLayout& layout, bool hold) {
+  for (const RegionId id : layout.regions()) {
+    Region& region = *regions_[id - 1];
+    VARVE_ASSERT(hold || region.users > 0);
+    region.users += hold ? 1 : -1;
+  }
+}
+
+Result<std::vector<BaseId>> Core::base_ids(FormatId format, const BaseId& parent,
+                                           std::span<const uint32_t> tokens) {
+  const ClientFormat* f = find_format(format);
+  if (f == nullptr) return Status::invalid("base_ids: unknown format");
+  if (!session_.was_ready()) {
+    return Status::unavailable("base_ids: the domain's salt is known once connected");
+  }
+  std::vector<BaseId> ids;
+  BaseId last = parent;
+  const uint32_t run = f->format.tokens_per_block;
+  for (size_t at = 0; at + run <= tokens.size(); at += run) {
+    last = base_id_of_tokens(f->fingerprint, session_.hello().domain_salt, last,
+                             tokens.subspan(at, run));
+    ids.push_back(last);
+  }
+  return ids;
+}
+
+Result<OpId> Core::admit() {
+  if (closing_) return Status::cancelled("the client is closed");
+  if (ops_.size() >= options_.ops_max) return Status::overloaded("ops_max ops are in flight");
+  return ++last_op_;
+}
+
+template <class OpType>
+OpId Core::adopt(std::unique_ptr<OpType> op) {
+  const OpId id = op->id();
+  op->wake();
+  ops_[id] = std::move(op);
+  return id;
+}
+
+namespace {
+Status check_ids(size_t ids, size_t slots) {
+  if (ids == 0) return Status::invalid("no ids");
+  if (ids > wire::kIdsMax) return Status::invalid("more than 2048 ids in one op; split the prefix");
+  if (slots != ids) return Status::invalid("slots: one per id is needed");
+  return Status();
+}
+}  // namespace
+
+Result<OpId> Core::match(MatchRequest request) {
+  if (find_format(request.format) == nullptr) return Status::invalid("match: unknown format");
+  if (request.ids.empty()) return Status::invalid("match: no ids");
+  VARVE_TRY(const OpId id, admit());
+  return adopt(std::make_unique<MatchOp>(*this, id, std::move(request)));
+}
+
+Result<OpId> Core::pull(PullRequest request) {
+  const ClientFormat* format = find_format(request.format);
+  if (format == nullptr) return Status::invalid("pull: unknown format");
+  if (request.rank >= format->format.rank_count()) return Status::invalid("pull: no such rank");
+  VARVE_RETURN_IF_ERROR(check_ids(request.ids.size(), request.slots.size()));
+  if (request.layout == nullptr) return Status::invalid("pull: no layout");
+  const auto& layers = format->format.ranks[request.rank];
+  if (request.layer_first >= layers.size()) return Status::invalid("pull: no such layer");
+  const auto rest = static_cast<uint32_t>(layers.size()) - request.layer_first;
+  if (request.layer_count == 0) request.layer_count = rest;
+  if (request.layer_count > rest) return Status::invalid("pull: more layers than the format has");
+  VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, layers, request.slots, regions_));
+  VARVE_TRY(const OpId id, admit());
+  return adopt(std::make_unique<PullOp>(*this, id, std::move(request), std::move(layout)));
+}
+
+Result<OpId> Core::push(PushRequest request) {
+  const ClientFormat* format = find_format(request.format);
+  if (format == nullptr) return Status::invalid("push: unknown format");
+  if (request.rank >= format->format.rank_count()) return Status::invalid("push: no such rank");
+  VARVE_RETURN_IF_ERROR(check_ids(request.ids.size(), request.slots.size()));
+  if (request.layout == nullptr) return Status::invalid("push: no layout");
+  VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, format->format.ranks[request.rank],
+                                           request.slots, regions_));
+  VARVE_TRY(const OpId id, admit());
+  return adopt(std::make_unique<PushOp>(*this, id, std::move(request), std::move(layout)));
+}
+
+Status Core::push_layer(OpId op, uint32_t layer) {
+  const auto found = ops_.find(op);
+  if (found == ops_.end()) return Status::invalid("push_layer: no such op (it may have ended)");
+  auto* push = dynamic_cast<PushOp*>(found->second.get());
+  if (push == nullptr) return Status::invalid("push_layer: the op is no push");
+  return push->layer_final(layer);
+}
+
+void Core::cancel(OpId op) {
+  const auto found = ops_.find(op);
+  if (found != ops_.end()) found->second->cancel(Status::cancelled("by the caller"));
+}
+
+uint64_t Core::add_lease(ClientLease lease) {
+  leases_[++last_lease_] = std::move(lease);
+  return last_lease_;
+}
+
+const ClientLease* Core::find_lease(uint64_t lease) {
+  const auto found = leases_.find(lease);
+  if (found == leases_.end()) return nullptr;
+  const bool current = session_.state() == SessionState::kReady &&
+                       found->second.boot_id == session_.hello().boot_id &&
+                       found->second.expires_ns > reactor_.now_ns();
+  if (current) return &found->second;
+  leases_.erase(found);
+  return nullptr;
+}
+
+void Core::release(uint64_t lease) {
+  const auto found = leases_.find(lease);
+  if (found == leases_.end()) return;
+  for (const ServerLease& part : found->second.parts) release_on_wire(part.lease);
+  leases_.erase(found);
+}
+
+void Core::release_on_wire(uint64_t server_lease) {
+  if (session_.state() != SessionState::kReady) return;  // it went with its session
+  if (!session_.send_urgent(session_.encoder().release(next_wire_op(), {server_lease}))) {
+    logf(LogLevel::kDebug, "client", "no room for RELEASE; the lease expires by itself");
+  }
+}
+
+void Core::give_piece(PieceSend* piece) {
+  piece->op = nullptr;
+  pieces_.give(piece);
+  on_send_room();
+}
+
+bool Core::next_event(Event& out) {
+  if (events_.empty()) return false;
+  out = std::move(events_.front());
+  events_.pop_front();
+  return true;
+}
+
+void Core::finish(ClientOp& op, Event event) {
+  const auto found = ops_.find(op.id());
+  VARVE_ASSERT(found != ops_.end());
+  op.retire();
+  emit(std::move(event));
+  reaper_.dead.push_back(std::move(found->second));
+  ops_.erase(found);
+  reactor_.make_ready(reaper_);
+}
+
+// An op that was woken meanwhile stands in the ready queue: it goes a turn later.
+void Core::Reaper::run() {
+  std::erase_if(dead, [](const auto& op) { return !op->ready; });
+  if (!dead.empty()) core.reactor().make_ready(*this);
+  core.changed();
+}
+
+void Core::close() {
+  if (closing_) return;
+  closing_ = true;
+  for (const auto& [id, op] : ops_) op->cancel(Status::cancelled("the client closes"));
+  leases_.clear();
+  session_.close();
+  changed();
+}
+
+bool Core::at_rest() const {
+  return ops_.empty() && reaper_.dead.empty() && pieces_.used() == 0 && session_.quiet();
+}
+
+const ClientCounters& Core::counters() const {
+  counters_.connects = session_.connects();
+  counters_.disconnects = session_.disconnects();
+  counters_.discarded_bytes = session_.discarded_bytes();
+  return counters_;
+}
+
+void Core::on_ready() {
+  for (const auto& format : formats_) register_format(*format);
+  wake_all();
+  changed();
+}
+
+// Leases of a lost session are gone with it; formats get new handles.
+void Core::on_lost(Status cause) {
+  for (const auto& format : formats_) format->handle = 0;
+  leases_.clear();
+  for (const auto& [id, op] : ops_) op->on_lost(cause);
+  changed();
+}
+
+void Core::on_urgent(const wire::Frame& frame) {
+  if (const auto* ok = std::get_if<wire::FormatOkView>(&frame.body)) {
+    return on_format_ok(frame.header.op, ok->body);
+  }
+  if (std::holds_alternative<wire::GoodbyeView>(frame.body)) {
+    logf(LogLevel::kInfo, "client", "the daemon at %s is draining", options_.address.c_str());
+    return;
+  }
+  const auto found = routes_.find(frame.header.op);
+  if (found != routes_.end()) found->second->on_frame(frame);
+}
+
+void Core::place_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
+                      ByteSpan bounce, Placement& where) {
+  const auto found = routes_.find(op);
+  auto* pull = found == routes_.end() ? nullptr : dynamic_cast<PullOp*>(found->second);
+  if (pull != nullptr) pull->place(data.body, payload_bytes, bounce, where);
+}
+
+void Core::on_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
+                   const Placement& where) {
+  const auto found = routes_.find(op);
+  auto* pull = found == routes_.end() ? nullptr : dynamic_cast<PullOp*>(found->second);
+  // A placed payload keeps its op alive: finish() waits for it.
+  VARVE_ASSERT(pull != nullptr, op);
+  pull->on_data(data.body, payload_bytes, where);
+}
+
+void Core::on_send_room() {
+  for (const auto& [id, op] : ops_) {
+    if (dynamic_cast<PushOp*>(op.get()) != nullptr) op->wake();
+  }
+}
+
+void Core::wake_all() {
+  for (const auto& [id, op] : ops_) op->wake();
+}
+
+namespace {
+Status check_options(const ClientOptions& o) {
+  if (o.bulk_lanes < 1 || o.bulk_lanes > wire::kBulkLanesMax) {
+    return Status::invalid("client: bulk_lanes is 1 to 4");
+  }
+  if (o.token.size() > wire::kTokenBytesMax) return Status::invalid("client: token over 256 bytes");
+  if (o.name.size() > wire::kTextBytesMax) return Status::invalid("client: name over 256 bytes");
+  if (o.pull_credit_bytes < 4 * uint64_t{kExtentBytesMax}) {
+    return Status::invalid("client: pull_credit_bytes is at least 16 MiB");
+  }
+  if (o.ops_max == 0) return Status::invalid("client: ops_max is at least 1");
+  if (o.reconnect_ns_min == 0 || o.reconnect_ns_max < o.reconnect_ns_min) {
+    return Status::invalid("client: reconnect_ns_min and _max are out of order");
+  }
+  if (o.ping_interval_ns == 0) return Status::invalid("client: ping_interval_ns is above 0");
+  return Status();
+}
+}  // namespace
+
+Result<std::unique_ptr<ClientCore>> ClientCore::open(Env& env, Reactor& reactor,
+                                                     const ClientOptions& options) {
+  VARVE_RETURN_IF_ERROR(check_options(options));
+  auto core = std::make_unique<Core>(env, reactor, options);
+  core->start();
+  return std::unique_ptr<ClientCore>(std::move(core));
+}
+
+}  // namespace varve

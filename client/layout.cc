@@ -1,0 +1,92 @@
+// Layout: bounds are checked once, in bind(); pieces() is plain arithmetic on the hot path.
+#include "client/layout.h"
+
+#include <algorithm>
+
+namespace varve {
+
+namespace {
+
+// The end of a layer's slot inside its region; false when the sum does not fit 64 bits.
+bool layer_end(const LayerLayout& layer, uint32_t slot, uint64_t segment_bytes, uint64_t* end) {
+  uint64_t at = 0;
+  uint64_t segments = 0;
+  if (__builtin_mul_overflow(layer.stride, uint64_t{slot}, &at)) return false;
+  if (__builtin_add_overflow(at, layer.offset, &at)) return false;
+  if (__builtin_mul_overflow(layer.segment_stride, uint64_t{layer.segments - 1}, &segments)) {
+    return false;
+  }
+  if (__builtin_add_overflow(at, segments, &at)) return false;
+  return !__builtin_add_overflow(at, segment_bytes, end);
+}
+
+}  // namespace
+
+Result<BoundLayout> BoundLayout::bind(const Layout& layout, std::span<const LayerSpec> layers,
+                                      std::span<const uint32_t> slots,
+                                      const std::vector<std::unique_ptr<Region>>& regions) {
+  if (layout.layers.size() != layers.size()) {
+    return Status::invalid("layout: its layer count differs from the format's rank");
+  }
+  BoundLayout bound;
+  const uint32_t slot_max = slots.empty() ? 0 : *std::max_element(slots.begin(), slots.end());
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const LayerLayout& from = layout.layers[l];
+    if (from.region == 0 || from.region > regions.size() || !regions[from.region - 1]) {
+      return Status::invalid("layout: a layer names a region that is not registered");
+    }
+    if (from.segments == 0 || layers[l].bytes % from.segments != 0) {
+      return Status::invalid("layout: the layer's bytes are no multiple of its segments");
+    }
+    const uint32_t segment_bytes = layers[l].bytes / from.segments;
+    if (from.segments > 1 && from.segment_stride < segment_bytes) {
+      return Status::invalid("layout: segment_stride is below the segment's bytes");
+    }
+    const Region& region = *regions[from.region - 1];
+    uint64_t end = 0;
+    if (!layer_end(from, slot_max, segment_bytes, &end) || end > region.bytes) {
+      return Status::invalid("layout: a slot of a layer lies outside its region");
+    }
+    bound.layers_.push_back({region.data + from.offset, from.stride, from.segment_stride,
+                             segment_bytes, layers[l].bytes});
+    if (std::find(bound.regions_.begin(), bound.regions_.end(), from.region) ==
+        bound.regions_.end()) {
+      bound.regions_.push_back(from.region);
+    }
+  }
+  return bound;
+}
+
+uint32_t BoundLayout::pieces(uint32_t slot, const ExtentSpec& extent, uint32_t offset,
+                             uint32_t length, std::span<iovec> pieces, uint32_t* count) const {
+  VARVE_ASSERT(uint64_t{offset} + length <= extent.bytes, offset, length, extent.bytes);
+  uint32_t used = 0;
+  uint32_t covered = 0;
+  uint32_t layer = extent.layer_first;
+  uint64_t at = uint64_t{extent.layer_offset} + offset;  // inside `layer`
+  while (at >= layers_[layer].bytes) at -= layers_[layer++].bytes;
+  while (covered < length) {
+    const Layer& l = layers_[layer];
+    const uint64_t segment = at / l.segment_bytes;
+    const uint32_t inside = static_cast<uint32_t>(at % l.segment_bytes);
+    const uint32_t bytes = std::min(l.segment_bytes - inside, length - covered);
+    std::byte* data = l.base + slot * l.stride + segment * l.segment_stride + inside;
+    if (used > 0 && static_cast<std::byte*>(pieces[used - 1].iov_base) + pieces[used - 1].iov_len ==
+                        data) {
+      pieces[used - 1].iov_len += bytes;
+    } else {
+      if (used == pieces.size()) break;
+      pieces[used++] = iovec{data, bytes};
+    }
+    covered += bytes;
+    at += bytes;
+    if (at == l.bytes) {
+      at = 0;
+      ++layer;
+    }
+  }
+  *count = used;
+  return covered;
+}
+
+}  // namespace varve

@@ -1,0 +1,48 @@
+// Layout: from (slot, extent, byte range) to pieces of the caller's memory. Pure.
+//
+// A BoundLayout is a caller's Layout resolved against registered regions and a rank's layers; after
+// bind() every piece it answers lies inside its region.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <span>
+#include <vector>
+
+#include "client/varve.h"
+
+namespace varve {
+
+struct Region {
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;
+  uint32_t users = 0;  // live ops
+};
+
+class BoundLayout {
+ public:
+  // kInvalid naming the layer and what does not fit. `find` answers a region or null.
+  static Result<BoundLayout> bind(const Layout& layout, std::span<const LayerSpec> layers,
+                                  std::span<const uint32_t> slots,
+                                  const std::vector<std::unique_ptr<Region>>& regions);
+
+  // Pieces of bytes [offset, offset + length) of `extent` of the block in `slot`, neighbours joined. Stops when
+  // `pieces` is full; *count receives how many; returns the bytes they cover.
+  uint32_t pieces(uint32_t slot, const ExtentSpec& extent, uint32_t offset, uint32_t length,
+                  std::span<iovec> pieces, uint32_t* count) const;
+
+  const std::vector<RegionId>& regions() const { return regions_; }  // each once
+
+ private:
+  struct Layer {
+    std::byte* base = nullptr;
+    uint64_t stride = 0;
+    uint64_t segment_stride = 0;
+    uint32_t segment_bytes = 0;
+    uint32_t bytes = 0;
+  };
+  std::vector<Layer> layers_;
+  std::vector<RegionId> regions_;
+};
+
+}  // namespace varve

@@ -1,0 +1,131 @@
+// MatchOp: a down daemon is a miss with its reason, at once; a lost one is asked again once.
+#include "client/match.h"
+
+#include <algorithm>
+
+namespace varve {
+
+MatchOp::MatchOp(Core& core, OpId op, MatchRequest request)
+    : ClientOp(core, op, request.tag, request.deadline_ns), request_(std::move(request)) {
+  result_ = event(Event::Kind::kMatched);
+}
+
+void MatchOp::run() {
+  switch (stage_) {
+    case Stage::kAsk:
+      if (!stop_.ok()) return finish(stop_);
+      // Known to be down: a miss now beats a wait inside the engine's scheduler.
+      if (core_.session().state() == SessionState::kWaiting) return finish(core_.session().last_error());
+      if (!ask()) return;  // woken by on_ready or by FORMAT_OK
+      stage_ = Stage::kAnswer;
+      return;
+    case Stage::kAnswer:
+      if (!stop_.ok()) return finish(stop_);
+      if (!answered_) return;
+      answered_ = false;
+      if (more_ && asked_ < request_.ids.size()) {
+        stage_ = Stage::kAsk;
+        return wake();
+      }
+      return finish(Status());
+    case Stage::kDone:
+      return;
+  }
+}
+
+bool MatchOp::ask() {
+  ClientFormat* format = core_.find_format(request_.format);
+  if (!format->refused.ok()) {
+    cancel(format->refused);
+    return false;
+  }
+  if (core_.session().state() != SessionState::kReady || format->handle == 0) return false;
+  batch_ = std::min<uint32_t>(static_cast<uint32_t>(request_.ids.size()) - asked_, wire::kIdsMax);
+  wire::Match body;
+  body.format = format->handle;
+  body.count = batch_;
+  body.lease_ms = request_.lease_ms;
+  wire_op_ = core_.next_wire_op();
+  const auto ids = std::span(request_.ids).subspan(asked_, batch_);
+  if (!core_.session().send_urgent(core_.session().encoder().match(wire_op_, body, ids))) {
+    cancel(Status::overloaded("the urgent lane is full"));
+    return false;
+  }
+  core_.route(wire_op_, this);
+  return true;
+}
+
+void MatchOp::on_frame(const wire::Frame& frame) {
+  const auto* answer = std::get_if<wire::MatchedView>(&frame.body);
+  if (answer == nullptr || stage_ != Stage::kAnswer || answered_) return;
+  core_.unroute(wire_op_);
+  take(*answer);
+  answered_ = true;
+  wake();
+}
+
+void MatchOp::take(const wire::MatchedView& answer) {
+  const wire::Matched& body = answer.body;
+  if (body.code != static_cast<uint8_t>(Code::kOk)) {
+    return cancel(Status(static_cast<Code>(body.code), "the daemon refused the match"));
+  }
+  if (body.n_blocks > batch_) return cancel(Status::invalid("MATCHED names more blocks than asked"));
+  if (body.lease != 0) {
+    if (lease_.parts.empty()) {
+      lease_.boot_id = body.boot_id;
+      lease_.expires_ns = kNever;
+    }
+    ServerLease part{body.lease, {}};
+    for (uint32_t i = 0; i < body.n_blocks; ++i) {
+      part.ids.push_back(request_.ids[asked_ + i].prefix64());
+    }
+    lease_.parts.push_back(std::move(part));
+    const Nanos expires = core_.reactor().now_ns() + body.lease_ms * kMillisecond;
+    lease_.expires_ns = std::min(lease_.expires_ns, expires);
+    result_.lease_ns = body.lease_ms * kMillisecond;
+  }
+  for (uint32_t i = 0; i < answer.tiers.size(); ++i) result_.tiers.push_back(answer.tiers[i]);
+  result_.n_blocks += body.n_blocks;
+  result_.recovering |= body.recovering != 0;
+  if (asked_ == 0) result_.first_layer_ns_estimate = body.first_layer_ns;
+  result_.last_layer_ns_estimate += body.last_layer_ns;
+  asked_ += batch_;
+  more_ = body.n_blocks == batch_;
+}
+
+void MatchOp::on_lost(Status cause) {
+  if (stage_ == Stage::kDone) return;
+  if (stage_ == Stage::kAnswer && !answered_) {
+    core_.unroute(wire_op_);
+    if (resent_) return cancel(cause);
+    resent_ = true;
+    stage_ = Stage::kAsk;
+    // What an earlier session promised or counted is void: ask from the start.
+    asked_ = 0;
+    more_ = true;
+    lease_ = ClientLease();
+    result_ = event(Event::Kind::kMatched);
+  }
+  wake();
+}
+
+void MatchOp::finish(Status status) {
+  stage_ = Stage::kDone;
+  core_.unroute(wire_op_);
+  ClientCounters& count = core_.count();
+  ++count.matches;
+  count.match_ids += request_.ids.size();
+  if (!status.ok()) {
+    for (const ServerLease& part : lease_.parts) core_.release_on_wire(part.lease);
+    result_.n_blocks = 0;
+    result_.tiers.clear();
+    result_.lease_ns = 0;
+  } else if (!lease_.parts.empty()) {
+    result_.lease = core_.add_lease(std::move(lease_));
+  }
+  count.hit_ids += result_.n_blocks;
+  result_.status = status;
+  core_.finish(*this, std::move(result_));
+}
+
+}  // namespace varve

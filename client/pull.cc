@@ -1,0 +1,318 @@
+// PullOp: sizes come from our own extent table, never from the peer; the peer only fills them.
+#include "client/pull.h"
+
+#include <algorithm>
+
+namespace varve {
+
+PullOp::PullOp(Core& core, OpId op, PullRequest request, BoundLayout layout)
+    : ClientOp(core, op, request.tag, request.deadline_ns),
+      request_(std::move(request)),
+      layout_(std::move(layout)),
+      table_(&core.find_format(request_.format)->tables[request_.rank]) {
+  const uint32_t layer_end = request_.layer_first + request_.layer_count;
+  const auto& extents = table().extents;
+  while (extents[extent_first_].layer_first + extents[extent_first_].layer_count <=
+         request_.layer_first) {
+    ++extent_first_;
+  }
+  uint32_t end = extent_first_;
+  while (end < extents.size() && extents[end].layer_first < layer_end) ++end;
+  extent_count_ = end - extent_first_;
+  VARVE_ASSERT(extent_count_ > 0);
+  core_.hold_regions(layout_, true);
+  restart();
+}
+
+PullOp::~PullOp() { core_.hold_regions(layout_, false); }
+
+// Nothing has arrived: the state before the first byte, also after a lost session.
+void PullOp::restart() {
+  VARVE_ASSERT(receiving_ == 0, receiving_);
+  const auto count = static_cast<uint32_t>(request_.ids.size());
+  progress_.assign(size_t{count} * extent_count_, Progress());
+  blocks_.assign(count, Block());
+  for (Block& block : blocks_) block.missing = extent_count_;
+  blocks_alive_ = count;
+  extents_missing_ = count * extent_count_;
+  layer_missing_.assign(request_.layer_count, 0);
+  for (uint32_t e = extent_first_; e < extent_first_ + extent_count_; ++e) {
+    const ExtentSpec& spec = table().extents[e];
+    for (uint32_t l = spec.layer_first; l < spec.layer_first + spec.layer_count; ++l) {
+      const uint32_t i = l - request_.layer_first;
+      if (l >= request_.layer_first && i < request_.layer_count) layer_missing_[i] += count;
+    }
+  }
+  pulled_ = false;
+  pulled_status_ = Status();
+}
+
+void PullOp::run() {
+  switch (stage_) {
+    case Stage::kAsk:
+      if (!stop_.ok()) return finish(stop_);
+      // Known to be down: the engine recomputes sooner than a reconnect would help.
+      if (core_.session().state() == SessionState::kWaiting && !resent_) {
+        return finish(core_.session().last_error());
+      }
+      if (!ask()) return;  // woken by on_ready or by FORMAT_OK
+      stage_ = Stage::kReceive;
+      return;
+    case Stage::kReceive:
+      announce_layers();
+      if (!stop_.ok()) {
+        begin_fence();
+        stage_ = Stage::kFence;
+        return wake();
+      }
+      if (!complete()) return;
+      return finish(pulled_status_);
+    case Stage::kFence:
+      if (receiving_ > 0 || !fenced_) return;
+      return finish(stop_);
+    case Stage::kDone:
+      return;
+  }
+}
+
+bool PullOp::ask() {
+  ClientFormat* format = core_.find_format(request_.format);
+  if (!format->refused.ok()) {
+    cancel(format->refused);
+    return false;
+  }
+  ClientSession& session = core_.session();
+  if (session.state() != SessionState::kReady || format->handle == 0) return false;
+  wire::Pull body;
+  body.format = format->handle;
+  body.rank = request_.rank;
+  if (request_.lease != 0) {
+    const ClientLease* lease = core_.find_lease(request_.lease);
+    if (lease == nullptr) {
+      cancel(Status::timed_out("the lease expired or is of an earlier boot"));
+      return false;
+    }
+    // A pull names one server lease: that of the batch its first id was matched in.
+    body.lease = lease->part_of(request_.ids.front());
+    body.boot_id = lease->boot_id;
+  }
+  const Nanos now = core_.reactor().now_ns();
+  body.deadline_ns = deadline_ns_ - now;
+  body.slack_ns = request_.slack_ns;
+  body.layer_ns = request_.layer_ns;
+  body.layer_first = request_.layer_first;
+  body.layer_count = request_.layer_count;
+  body.count = static_cast<uint32_t>(request_.ids.size());
+  wire_op_ = core_.next_wire_op();
+  if (!session.send_urgent(session.encoder().pull(wire_op_, body, request_.ids))) {
+    cancel(Status::overloaded("the urgent lane is full"));
+    return false;
+  }
+  core_.route(wire_op_, this);
+  return true;
+}
+
+void PullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce,
+                   Placement& where) {
+  if (stage_ != Stage::kReceive || !stop_.ok()) return;  // the fence: discard
+  if (data.block >= blocks_.size()) return cancel(Status::invalid("DATA of a block not asked for"));
+  if (data.extent < extent_first_ || data.extent >= extent_first_ + extent_count_) {
+    return fail_block(data.block, Code::kInvalid);
+  }
+  Block& block = blocks_[data.block];
+  if (block.code != Code::kOk) return;
+  const ExtentSpec& spec = table().extents[data.extent];
+  Progress& at = progress(data.block, data.extent);
+  const ExtentEntry& entry = data.entry;
+  if (block.attempt.is_none()) block.attempt = data.attempt;
+  const bool fits = entry.codec == static_cast<uint8_t>(CodecId::kRaw) &&
+                    entry.stored_bytes == spec.bytes && entry.decoded_bytes == spec.bytes &&
+                    data.offset == at.received && payload_bytes > 0 &&
+                    payload_bytes <= spec.bytes - at.received && block.attempt == data.attempt;
+  if (!fits) return fail_block(data.block, Code::kCorrupt);
+  uint32_t count = 0;
+  const uint32_t slot = request_.slots[data.block];
+  const uint32_t covered =
+      layout_.pieces(slot, spec, data.offset, payload_bytes, where.pieces, &count);
+  where.count = count;
+  if (covered < payload_bytes) {  // too scattered for one receive
+    where.count = 0;
+    where.add(bounce.data(), payload_bytes);
+  }
+  ++receiving_;
+}
+
+void PullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const Placement& where) {
+  VARVE_ASSERT(receiving_ > 0);
+  --receiving_;
+  if (stage_ == Stage::kFence || !stop_.ok()) return wake();
+  const ExtentSpec& spec = table().extents[data.extent];
+  Block& block = blocks_[data.block];
+  if (block.code != Code::kOk) return;
+  Progress& at = progress(data.block, data.extent);
+  const BlockId id{request_.ids[data.block], request_.rank};
+  uint32_t crc = at.crc;
+  if (at.received == 0) crc = checksum_seed(id, data.extent, data.attempt).stored;
+  for (uint32_t i = 0; i < where.count; ++i) {
+    crc = crc32c(crc, {static_cast<std::byte*>(where.pieces[i].iov_base), where.pieces[i].iov_len});
+  }
+  const uint32_t slot = request_.slots[data.block];
+  iovec pieces[kPayloadPiecesMax];
+  uint32_t count = 0;
+  const bool bounced =
+      layout_.pieces(slot, spec, data.offset, payload_bytes, pieces, &count) < payload_bytes;
+  if (bounced) {
+    const auto* from = static_cast<const std::byte*>(where.pieces[0].iov_base);
+    for (uint32_t done = 0; done < payload_bytes;) {
+      const uint32_t covered = layout_.pieces(slot, spec, data.offset + done, payload_bytes - done,
+                                              pieces, &count);
+      for (uint32_t i = 0; i < count; ++i) {
+        std::memcpy(pieces[i].iov_base, from, pieces[i].iov_len);
+        from += pieces[i].iov_len;
+      }
+      done += covered;
+    }
+  }
+  at.crc = crc;
+  at.received += payload_bytes;
+  if (at.received < spec.bytes) return;
+  if (crc != data.entry.stored_crc) {
+    ++core_.count().corrupt_extents;
+    return fail_block(data.block, Code::kCorrupt);
+  }
+  bytes_ += spec.bytes;
+  --block.missing;
+  settle(data.block, data.extent);
+}
+
+void PullOp::settle(uint32_t block, uint32_t extent) {
+  const ExtentSpec& spec = table().extents[extent];
+  progress(block, extent).settled = true;
+  --extents_missing_;
+  for (uint32_t l = spec.layer_first; l < spec.layer_first + spec.layer_count; ++l) {
+    const uint32_t i = l - request_.layer_first;
+    if (l < request_.layer_first || i >= request_.layer_count) continue;
+    if (--layer_missing_[i] == 0) wake();
+  }
+  if (extents_missing_ == 0) wake();
+}
+
+// One block's failure costs that block only (I9): what it still owed is written off.
+void PullOp::fail_block(uint32_t block, Code code) {
+  Block& b = blocks_[block];
+  if (b.code != Code::kOk) return;
+  VARVE_ASSERT(code != Code::kOk);
+  for (uint32_t e = extent_first_; e < extent_first_ + extent_count_; ++e) {
+    if (!progress(block, e).settled) settle(block, e);
+  }
+  b.code = code;
+  --blocks_alive_;
+  ++core_.count().failed_blocks;
+  wake();
+}
+
+void PullOp::announce_layers() {
+  while (next_layer_ < request_.layer_count && layer_missing_[next_layer_] == 0) {
+    if (blocks_alive_ > 0) {
+      Event e = event(Event::Kind::kLayer);
+      if (first_layer_ns_ == 0) first_layer_ns_ = e.done_ns;
+      e.layer = request_.layer_first + next_layer_;
+      for (const Block& block : blocks_) e.codes.push_back(block.code);
+      core_.emit(std::move(e));
+    }
+    ++next_layer_;
+  }
+}
+
+bool PullOp::complete() const {
+  return pulled_ && receiving_ == 0 && (extents_missing_ == 0 || !pulled_status_.ok());
+}
+
+void PullOp::on_timer() {
+  if (stage_ != Stage::kFence) return ClientOp::on_timer();
+  core_.session().drop(Status::timed_out("no FENCED within fence_ns_max"));
+}
+
+void PullOp::on_frame(const wire::Frame& frame) {
+  if (std::holds_alternative<wire::FencedView>(frame.body)) {
+    fenced_ = true;
+    return wake();
+  }
+  const auto* answer = std::get_if<wire::PulledView>(&frame.body);
+  if (answer != nullptr && stage_ == Stage::kReceive && !pulled_) take_pulled(*answer);
+}
+
+void PullOp::take_pulled(const wire::PulledView& answer) {
+  pulled_ = true;
+  const auto code = static_cast<Code>(answer.body.code);
+  if (code != Code::kOk) pulled_status_ = Status(code, "the daemon ended the pull");
+  if (answer.codes.size() != blocks_.size() && code == Code::kOk) {
+    return cancel(Status::invalid("PULLED does not fit the pull"));
+  }
+  for (uint32_t i = 0; i < answer.codes.size(); ++i) {
+    const uint8_t c = answer.codes[i];
+    if (c != 0) fail_block(i, c < kCodeCount ? static_cast<Code>(c) : Code::kInternal);
+  }
+  wake();
+}
+
+void PullOp::on_lost(Status cause) {
+  VARVE_ASSERT(stage_ != Stage::kDone);
+  receiving_ = 0;  // the lanes are fenced (F2)
+  core_.unroute(wire_op_);
+  if (stage_ == Stage::kAsk) {
+    if (!core_.session().was_ready()) return wake();
+    return;  // waits for the next session, within its deadline
+  }
+  if (stage_ == Stage::kFence) {
+    fenced_ = true;
+    return wake();
+  }
+  // Sent again once (I8), unless layers were already handed over: those must not change any more.
+  if (resent_ || next_layer_ > 0 || !stop_.ok()) {
+    if (stop_.ok()) stop_ = cause;
+    stage_ = Stage::kFence;
+    fenced_ = true;
+    return wake();
+  }
+  resent_ = true;
+  restart();
+  stage_ = Stage::kAsk;
+}
+
+void PullOp::begin_fence() {
+  ++core_.count().cancels;
+  ClientSession& session = core_.session();
+  const wire::Cancel body{wire_op_};
+  if (pulled_) {
+    fenced_ = true;  // the daemon is done with it; only our own receives remain
+  } else if (!session.send_urgent(session.encoder().cancel(wire_op_, body))) {
+    session.drop(Status::overloaded("no room for CANCEL"));
+  }
+  core_.reactor().arm(timer_, core_.options().fence_ns_max);
+}
+
+void PullOp::finish(Status status) {
+  VARVE_ASSERT(receiving_ == 0);
+  stage_ = Stage::kDone;
+  core_.unroute(wire_op_);
+  Event e = event(Event::Kind::kPulled);
+  ClientCounters& count = core_.count();
+  ++count.pulls;
+  for (const Block& block : blocks_) {
+    Code code = block.code;
+    if (code == Code::kOk && block.missing > 0) {
+      code = status.ok() ? Code::kInternal : status.code();
+      ++count.failed_blocks;
+    }
+    if (code == Code::kOk) ++count.pulled_blocks;
+    e.codes.push_back(code);
+  }
+  count.pulled_bytes += bytes_;
+  e.status = status;
+  e.bytes = bytes_;
+  e.first_layer_ns = first_layer_ns_;
+  core_.finish(*this, std::move(e));
+}
+
+}  // namespace varve

@@ -1,0 +1,70 @@
+// PullOp: layers of blocks into the caller's scattered memory, verified, in layer order.
+//
+// The payload is received straight into the caller's memory; each piece is checksummed while it is hot and an
+// extent counts only when its stored CRC32C holds (I1). Cancel and deadline go through the fence: from then on
+// nothing new is placed, and the terminal event comes when no receive is in flight into this op's memory and
+// the daemon said FENCED, or the lanes were closed (I8).
+#pragma once
+
+#include "client/core.h"
+
+namespace varve {
+
+class PullOp final : public ClientOp {
+ public:
+  PullOp(Core& core, OpId op, PullRequest request, BoundLayout layout);
+  ~PullOp() override;
+  void run() override;
+  const char* name() const override { return "client.pull"; }
+  void on_lost(Status cause) override;
+  void on_frame(const wire::Frame& frame) override;
+  void on_timer() override;
+  void place(const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce, Placement& where);
+  void on_data(const wire::Data& data, uint32_t payload_bytes, const Placement& where);
+
+ private:
+  enum class Stage : uint8_t { kAsk, kReceive, kFence, kDone };
+  struct Progress {  // of one (block, extent)
+    uint32_t received = 0;
+    uint32_t crc = 0;
+    bool settled = false;  // verified, or written off with its block
+  };
+  struct Block {
+    Code code = Code::kOk;
+    bool sent = false;  // PULLED said all of it was sent
+    uint32_t missing = 0;
+    Attempt attempt;
+  };
+  bool ask();
+  void restart();
+  bool complete() const;
+  void fail_block(uint32_t block, Code code);
+  void settle(uint32_t block, uint32_t extent);
+  void announce_layers();
+  void take_pulled(const wire::PulledView& answer);
+  void begin_fence();
+  void finish(Status status);
+  Progress& progress(uint32_t block, uint32_t extent) {
+    return progress_[size_t{block} * extent_count_ + (extent - extent_first_)];
+  }
+  const ExtentTable& table() const { return *table_; }
+
+  PullRequest request_;
+  BoundLayout layout_;
+  const ExtentTable* table_;
+  Stage stage_ = Stage::kAsk;
+  uint32_t extent_first_ = 0, extent_count_ = 0;
+  std::vector<Progress> progress_;
+  std::vector<Block> blocks_;
+  std::vector<uint32_t> layer_missing_;  // (block, extent) pairs per layer, from layer_first
+  uint32_t next_layer_ = 0;
+  uint32_t blocks_alive_ = 0, extents_missing_ = 0;
+  uint32_t receiving_ = 0;  // placements of ours under way
+  uint64_t wire_op_ = 0;
+  bool resent_ = false, pulled_ = false, fenced_ = false;
+  Status pulled_status_;
+  Nanos first_layer_ns_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace varve

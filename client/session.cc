@@ -1,0 +1,260 @@
+// ClientSession: connect, welcome, listen, lose, wait, connect again.
+#include "client/session.h"
+
+#include <algorithm>
+
+namespace varve {
+
+namespace {
+constexpr Nanos kTick = 20 * kMillisecond;  // grain of connect, ping and silence timers
+}  // namespace
+
+ClientSession::ClientSession(Env& env, Reactor& reactor, const ClientOptions& options,
+                             SessionUser& user)
+    : env_(env),
+      reactor_(reactor),
+      options_(options),
+      user_(user),
+      encode_buffer_(kHeadBytesMax),
+      encoder_(encode_buffer_),
+      bulk_count_(options.bulk_lanes) {
+  VARVE_ASSERT(bulk_count_ >= 1 && bulk_count_ <= wire::kBulkLanesMax, bulk_count_);
+  for (uint32_t i = 0; i <= bulk_count_; ++i) {
+    lanes_[i].session = this;
+    lanes_[i].index = i;
+    if (i > 0) lanes_[i].bounce.resize(kPayloadBytesMax);
+  }
+  timer_.owner = this;
+  timer_.on_fire = [](Timer& t) { static_cast<ClientSession*>(t.owner)->on_timer(); };
+  backoff_ns_ = options_.reconnect_ns_min;
+}
+
+ClientSession::~ClientSession() { reactor_.cancel(timer_); }
+
+void ClientSession::start() { connect(); }
+
+void ClientSession::connect() {
+  VARVE_ASSERT(open_lanes_ == 0);
+  for (uint32_t i = 0; i <= bulk_count_; ++i) lanes_[i].link.reset();
+  state_ = SessionState::kConnecting;
+  dropping_ = false;
+  reported_ready_ = false;
+  drop_cause_ = Status();
+  connect_started_ns_ = reactor_.now_ns();
+  heard_ns_ = connect_started_ns_;
+  credit_owed_bytes_ = 0;
+  if (!open_lane(0)) lanes_closed();
+  reactor_.arm(timer_, kTick);
+}
+
+bool ClientSession::open_lane(uint32_t index) {
+  Lane& lane = lanes_[index];
+  auto link = env_.fabric.connect(reactor_, options_.address, options_.link);
+  if (!link) {
+    if (drop_cause_.ok()) drop_cause_ = link.error();
+    return false;
+  }
+  lane.link = std::move(*link);
+  lane.open = true;
+  lane.welcomed = false;
+  lane.placed = false;
+  ++open_lanes_;
+  lane.link->start(lane);
+  send_hello(lane);
+  return true;
+}
+
+void ClientSession::send_hello(Lane& lane) {
+  wire::Hello hello;
+  hello.lane = lane.index == 0 ? wire::LaneKind::kUrgent : wire::LaneKind::kBulk;
+  if (lane.index > 0) {
+    hello.lane_index = static_cast<uint8_t>(lane.index - 1);
+    hello.session = hello_.session;
+    hello.session_secret = hello_.session_secret;
+  } else {
+    hello.pull_credit_bytes = options_.pull_credit_bytes;
+  }
+  const auto token = std::as_bytes(std::span(options_.token.data(), options_.token.size()));
+  if (!lane.link->send_head(encoder_.hello(0, hello, token, options_.name))) {
+    drop(Status::internal("a fresh lane has no room for HELLO"));
+  }
+}
+
+void ClientSession::drop(Status cause) {
+  VARVE_ASSERT(!cause.ok());
+  if (dropping_ || open_lanes_ == 0) return;
+  dropping_ = true;
+  drop_cause_ = cause;
+  for (uint32_t i = 0; i <= bulk_count_; ++i) {
+    if (lanes_[i].open && !lanes_[i].link->closing()) lanes_[i].link->close(cause);
+  }
+}
+
+void ClientSession::close() {
+  closed_ = true;
+  if (open_lanes_ > 0) {
+    drop(Status::cancelled("the client closed"));
+  } else {
+    state_ = SessionState::kClosed;
+    reactor_.cancel(timer_);
+  }
+}
+
+bool ClientSession::quiet() const { return open_lanes_ == 0; }
+
+bool ClientSession::send_urgent(ConstByteSpan head) {
+  if (!lanes_[0].open || dropping_ || lanes_[0].link->closing()) return false;
+  return lanes_[0].link->send_head(head);
+}
+
+bool ClientSession::send_bulk_head(uint32_t lane, ConstByteSpan head) {
+  Lane& l = lanes_[1 + lane];
+  if (!l.open || dropping_ || l.link->closing()) return false;
+  return l.link->send_head(head);
+}
+
+bool ClientSession::can_send_bulk(uint32_t lane, uint32_t payload_bytes) const {
+  const Lane& l = lanes_[1 + lane];
+  return l.open && !dropping_ && !l.link->closing() && l.link->can_send(payload_bytes);
+}
+
+void ClientSession::send_bulk(uint32_t lane, SendRequest& request) {
+  VARVE_ASSERT(can_send_bulk(lane, request.payload_bytes()));
+  lanes_[1 + lane].link->send(request);
+}
+
+Status ClientSession::Lane::place(ConstByteSpan head, uint32_t payload_bytes, Placement& out) {
+  placed = false;
+  where.count = 0;
+  auto frame = wire::decode(head);
+  if (!frame) return frame.error();
+  const auto* data = std::get_if<wire::DataView>(&frame->body);
+  if (data == nullptr || index == 0) {
+    return Status::invalid("a payload on a frame that has none");
+  }
+  session->user_.place_data(*data, frame->header.op, payload_bytes, bounce, where);
+  placed = where.count > 0;
+  out = where;
+  return Status();
+}
+
+void ClientSession::Lane::on_message(ConstByteSpan head, uint32_t payload_bytes) {
+  session->on_lane_message(*this, head, payload_bytes);
+}
+
+void ClientSession::Lane::on_closed(Status cause) { session->on_lane_closed(*this, cause); }
+
+void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {
+  heard_ns_ = reactor_.now_ns();
+  auto frame = wire::decode(head);
+  if (!frame) return drop(frame.error());
+  if (const auto* ok = std::get_if<wire::HelloOkView>(&frame->body)) {
+    return on_hello_ok(lane, ok->body);
+  }
+  if (const auto* refused = std::get_if<wire::RefusedView>(&frame->body)) {
+    const auto code = static_cast<Code>(refused->body.code);
+    logf(LogLevel::kWarn, "client", "%s refused the session: %s (%.*s)", options_.address.c_str(),
+         code_name(code), static_cast<int>(refused->text.size()), refused->text.data());
+    return drop(Status(code == Code::kOk ? Code::kInvalid : code, "the daemon refused the session"));
+  }
+  if (!lane.welcomed) return drop(Status::invalid("a frame before HELLO_OK"));
+  if (const auto* data = std::get_if<wire::DataView>(&frame->body)) {
+    if (lane.index == 0) return drop(Status::invalid("DATA on the urgent lane"));
+    if (lane.placed) {
+      user_.on_data(*data, frame->header.op, payload_bytes, lane.where);
+    } else {
+      discarded_bytes_ += payload_bytes;
+    }
+    lane.placed = false;
+    return credit_used(payload_bytes);
+  }
+  if (payload_bytes > 0) return drop(Status::invalid("a payload on a frame that has none"));
+  if (const auto* ping = std::get_if<wire::PingView>(&frame->body)) {
+    if (!send_urgent(encoder_.pong(0, ping->body))) return drop(Status::overloaded("urgent lane full"));
+    return;
+  }
+  if (std::holds_alternative<wire::PongView>(frame->body)) return;
+  user_.on_urgent(*frame);
+}
+
+void ClientSession::on_hello_ok(Lane& lane, const wire::HelloOk& ok) {
+  if (lane.welcomed) return drop(Status::invalid("a second HELLO_OK"));
+  lane.welcomed = true;
+  if (lane.index == 0) {
+    hello_ = ok;
+    const uint32_t lanes = std::min<uint32_t>(options_.bulk_lanes, ok.bulk_lanes_max);
+    if (lanes == 0) return drop(Status::invalid("the daemon offers no bulk lane"));
+    bulk_count_ = lanes;
+    for (uint32_t i = 1; i <= bulk_count_; ++i) {
+      if (!open_lane(i)) return drop(Status::unavailable("a bulk lane does not open"));
+    }
+    return;
+  }
+  if (ok.session != hello_.session) return drop(Status::invalid("a bulk lane of another session"));
+  for (uint32_t i = 0; i <= bulk_count_; ++i) {
+    if (!lanes_[i].welcomed) return;
+  }
+  state_ = SessionState::kReady;
+  last_error_ = Status();
+  was_ready_ = true;
+  reported_ready_ = true;
+  ++connects_;
+  backoff_ns_ = options_.reconnect_ns_min;
+  user_.on_ready();
+}
+
+void ClientSession::on_lane_closed(Lane& lane, Status cause) {
+  VARVE_ASSERT(lane.open);
+  lane.open = false;
+  lane.placed = false;
+  --open_lanes_;
+  if (!dropping_) drop(cause.ok() ? Status::unavailable("the daemon closed the lane") : cause);
+  if (open_lanes_ == 0) lanes_closed();
+}
+
+// The last lane is fenced: tell the core, then wait and try again.
+void ClientSession::lanes_closed() {
+  last_error_ = drop_cause_.ok() ? Status::unavailable("the daemon does not answer") : drop_cause_;
+  if (reported_ready_) ++disconnects_;
+  reported_ready_ = false;
+  state_ = closed_ ? SessionState::kClosed : SessionState::kWaiting;
+  if (closed_) {
+    reactor_.cancel(timer_);
+  } else {
+    reactor_.arm(timer_, backoff_ns_);
+    backoff_ns_ = std::min(backoff_ns_ * 2, options_.reconnect_ns_max);
+  }
+  user_.on_lost(last_error_);
+}
+
+void ClientSession::credit_used(uint32_t bytes) {
+  credit_owed_bytes_ += bytes;
+  if (credit_owed_bytes_ < options_.pull_credit_bytes / 8) return;
+  if (send_urgent(encoder_.credit(0, wire::Credit{credit_owed_bytes_}))) credit_owed_bytes_ = 0;
+}
+
+void ClientSession::on_timer() {
+  const Nanos now = reactor_.now_ns();
+  if (state_ == SessionState::kWaiting) return connect();
+  if (state_ == SessionState::kClosed) return;
+  reactor_.arm(timer_, kTick);
+  if (dropping_) return;
+  if (state_ == SessionState::kConnecting) {
+    if (now - connect_started_ns_ > options_.connect_ns_max) {
+      drop(Status::timed_out("the daemon did not welcome us in connect_ns_max"));
+    }
+    return;
+  }
+  if (credit_owed_bytes_ > 0) {  // a trickle must come back too
+    if (send_urgent(encoder_.credit(0, wire::Credit{credit_owed_bytes_}))) credit_owed_bytes_ = 0;
+  }
+  if (now - heard_ns_ > 2 * options_.ping_interval_ns) {
+    return drop(Status::timed_out("the daemon is silent"));
+  }
+  if (now - heard_ns_ > options_.ping_interval_ns && now / options_.ping_interval_ns != ping_value_) {
+    ping_value_ = now / options_.ping_interval_ns;
+    if (!send_urgent(encoder_.ping(0, wire::Ping{ping_value_}))) drop(Status::overloaded("urgent lane full"));
+  }
+}
+
+}  // namespace varve
