@@ -39,8 +39,8 @@ SYSTEM_CALLS = [
     (r"(?<![\w.>:])(?:::)?(?:socket|recvmsg|sendmsg|recvfrom|sendto|getaddrinfo|epoll_\w+|eventfd|"
      r"openat|creat|fopen|preadv?2?|pwritev?2?|fsync|fdatasync|ftruncate|fallocate|ioctl|"
      r"opendir|io_uring_\w+)\s*\(", "a file or socket call; go through Env"),
-    (r"(?<![\w>])::(?:open|close|read|write|connect|bind|listen|accept4?|send|recv|stat|rename|"
-     r"unlink|mkdir)\s*\(", "a file or socket call; go through Env"),
+    (r"(?<![\w>])::(?:open|close|read|write|connect|bind|listen|accept4?|send|recv|stat|"
+     r"rename|unlink|mkdir)\s*\(", "a file or socket call; go through Env"),
     (r"\bstd::(?:[io]?fstream|filesystem)\b", "a file; go through Env"),
     (r"#\s*include\s*<(?:fcntl\.h|unistd\.h|netdb\.h|sys/(?:socket|stat|ioctl|epoll|eventfd|file)\.h"
      r"|netinet/\w+\.h|arpa/inet\.h|fstream|filesystem|thread|pthread\.h|random|dirent\.h)>",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests of tools/tidy.py: for every check a small tree that is good and one that breaks one rule.
 
-A sample tree is a dictionary of path -> text, written to a temporary folder. Words that tidy bans in
-Python files as well are put together from halves here.
+A sample tree is a dictionary of path -> text, written to a temporary folder. Words that tidy bans
+in Python files as well are put together from halves here.
 """
 
 import contextlib
@@ -113,7 +113,8 @@ class TidyTest(unittest.TestCase):
         self.expect("edge", "server/index/index.cc", self.index_cc('#include "index.h"\n'))
 
     def test_an_include_of_a_missing_header_fails(self):
-        self.expect("edge", "server/index/index.cc", self.index_cc('#include "server/index/no.h"\n'))
+        self.expect("edge", "server/index/index.cc",
+                    self.index_cc('#include "server/index/no.h"\n'))
 
     def test_a_folder_that_is_no_room_fails(self):
         self.expect("edge", "common/attic/old.h", {
@@ -127,7 +128,8 @@ class TidyTest(unittest.TestCase):
 
     def test_a_table_in_which_client_and_server_meet_fails(self):
         self.expect("table", "cmake/rooms.cmake", {"cmake/rooms.cmake": ROOMS.replace(
-            "varve_room(client DEPS common/base", "varve_room(client DEPS common/base server/index")})
+            "varve_room(client DEPS common/base",
+            "varve_room(client DEPS common/base server/index")})
 
     def test_clocks_are_banned_outside_their_rooms(self):
         self.expect_banned("auto t = std::chrono::steady_clock::now();", "clock_gettime(1, &t);",
@@ -149,8 +151,8 @@ class TidyTest(unittest.TestCase):
         self.expect_banned("int fd = socket(1, 2, 0);", "int fd = ::open(path, 0);",
                            "std::ifstream in(path);", "fsync(fd);", "#include <sys/socket.h>",
                            "#include <unistd.h>", "io_uring_submit(&ring);")
-        self.expect_allowed("auto flash = Flash::open(options);", "link.send(message);", "open(id);",
-                            "device.read(request);")
+        self.expect_allowed("auto flash = Flash::open(options);", "link.send(message);",
+                            "open(id);", "device.read(request);")
 
     def test_system_calls_are_allowed_in_the_rooms_that_make_them(self):
         self.expect_good({"common/reactor/reactor.h": header(
@@ -177,7 +179,8 @@ class TidyTest(unittest.TestCase):
         self.expect_allowed("VARVE_ASSERT(x);", "static_assert(true);")
 
     def test_a_library_is_named_by_its_own_room_only(self):
-        self.expect_banned("#include <spdlog/spdlog.h>", "#include <liburing.h>", "#include <xxhash.h>")
+        self.expect_banned("#include <spdlog/spdlog.h>", "#include <liburing.h>",
+                           "#include <xxhash.h>")
         self.expect_good({"common/base/bytes.cc":
                           HEAD + '#include "common/base/secret.h"\n#include <spdlog/spdlog.h>\n'})
 
