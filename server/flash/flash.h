@@ -1,18 +1,20 @@
 // flash: the slices that one shard owns, on every target of the node.
 //
-// Owns: the on-drive format (docs/FORMAT.md 5..9), per slice and target an append-only log of segments,
-// group flush, seal, checkpoints, verified reads, reclaim with reinsertion, scrub, recovery, the
-// per-target I/O queue (reads before writes, least slack first). Called by server/op and server/shard; the
-// superblock functions by main before the shards start. Thread rule: owner core only.
-// Invariants:
-//   L1 a fragment is appended only after its attempt committed (I2); whole + checksummed = committed.
-//   L2 space is reserved at grant; an append never fails for space (I7).
-//   L3 a segment is reused only after its zeroed header was flushed; reinsertions were flushed before that.
-//   L4 every read is verified here: header CRC with nonce, id, rank, attempt; every extent's stored CRC (I1).
-//   L5 demand reads never wait behind appends, flush-behind, reclaim, scrub or recovery of the same target
-//      beyond the requests already at the device (I11); those others progress whatever the read load (a
-//      bounded share), so nothing starves.
-//   L6 a target whose I/O makes no progress for io_ms_max is suspect: no new I/O to it, its blocks are
+// Owns: the on-drive format (docs/FORMAT.md 5..9), per slice and target an append-only log of
+// segments, group flush, seal, checkpoints, verified reads, reclaim with reinsertion, scrub,
+// recovery, the per-target I/O queue (reads before writes, least slack first). Called by server/op
+// and server/shard; the superblock functions by main before the shards start. Thread rule: owner
+// core only. Invariants:
+//   L1 a fragment is appended only after its attempt committed (I2); whole + checksummed =
+//   committed. L2 space is reserved at grant; an append never fails for space (I7). L3 a segment is
+//   reused only after its zeroed header was flushed; reinsertions were flushed before that. L4
+//   every read is verified here: header CRC with nonce, id, rank, attempt; every extent's stored
+//   CRC (I1). L5 demand reads never wait behind appends, flush-behind, reclaim, scrub or recovery
+//   of the same target
+//      beyond the requests already at the device (I11); those others progress whatever the read
+//      load (a bounded share), so nothing starves.
+//   L6 a target whose I/O makes no progress for io_ms_max is suspect: no new I/O to it, its blocks
+//   are
 //      reported lost-for-now, other targets do not notice.
 //   L7 what recovery counts: recovered, dropped (and why), revived fragments and bytes.
 #pragma once
@@ -32,13 +34,13 @@ namespace varve::flash {
 
 struct Geometry {  // fixed when a target is formatted; hashed into the superblock
   uint32_t slices = kSlicesDefault;
-  uint32_t segment_pages = 0;  // 0 = chosen from the capacity: slice / 8, power of two, 4 MiB .. 256 MiB
+  uint32_t segment_pages = 0;  // 0 = chosen from the capacity (FORMAT 5.1): 4 MiB .. 256 MiB
 };
 
 // What main learns about one target before the shards start.
 struct TargetInfo {
   std::string path;
-  Superblock super;     // as written at this start: boot_generation already raised and flushed
+  Superblock super;  // as written at this start: boot_generation already raised and flushed
   bool formatted_now = false;
 };
 struct TargetOptions {
@@ -46,23 +48,25 @@ struct TargetOptions {
   uint32_t index = 0;
   Geometry geometry;
 };
-// Formats a blank target (new, or first MiB all zero), or opens one of this node. Refuses by name and leaves
-// untouched: a target of another node, another index, another geometry, a newer version, or foreign data.
-// Raises the boot generation and flushes it.
+// Formats a blank target (new, or first MiB all zero), or opens one of this node. Refuses by name
+// and leaves untouched: a target of another node, another index, another geometry, a newer version,
+// or foreign data. Raises the boot generation and flushes it.
 Result<TargetInfo> prepare_target(const TargetOptions& options, const std::byte (&node_uuid)[16],
                                   Entropy& entropy);
 // The same on bytes in memory, for simulation and tests: pages 0 and 1 of a platter.
 Result<TargetInfo> prepare_platter(MemoryPlatter& platter, const TargetOptions& options,
                                    const std::byte (&node_uuid)[16], Entropy& entropy);
 
-// Where a fragment lies. 16 bytes inside the index; this is the value form.
+// Where a fragment lies. 16 bytes inside the index; this is the value form. Reclaim moves
+// fragments: look the place up in the turn that calls read() or release(), never keep one across
+// turns.
 struct Place {
   uint8_t target = 0;
   uint8_t slice = 0;
-  uint16_t segment = 0;        // inside the slice
-  uint32_t page = 0;           // inside the segment, < 65536
-  uint32_t pages = 0;          // of the fragment, < 65536
-  uint32_t lead_pages = 0;     // header + first extent
+  uint16_t segment = 0;     // inside the slice
+  uint32_t page = 0;        // inside the segment, < 65536
+  uint32_t pages = 0;       // of the fragment, < 65536
+  uint32_t lead_pages = 0;  // header + first extent
   bool operator==(const Place&) const = default;
 };
 
@@ -75,48 +79,78 @@ struct FragmentInfo {  // what a header says, for the index
 };
 
 enum class DropReason : uint8_t {
-  kTorn, kOlderAttempt, kKilled, kOldGeneration, kForeign, kRot, kTargetLost, kIndexFull, kReclaimed,
+  kTorn,
+  kOlderAttempt,
+  kKilled,
+  kOldGeneration,
+  kForeign,
+  kRot,
+  kTargetLost,
+  kIndexFull,
+  kReclaimed,
 };
 const char* drop_reason_name(DropReason reason);
 
-// What flash asks and tells the shard above it. Called inside the turn; must not call back into Flash
-// except where noted.
+// What flash asks and tells the shard above it. Called inside the turn; must not call back into
+// Flash except where noted. An Append's on_done returns only after the user knows its place (index
+// updated) or has released it: from then on reclaim and checkpoints ask about it.
 class FlashUser {
  public:
-  // Recovery found a whole fragment. False: do not keep it (older attempt, index full ...); its pages are dead.
+  // Recovery found a whole fragment. False: do not keep it (older attempt, index full ...); its
+  // pages are dead. Of one attempt found twice the first is kept. May call release() of a place it
+  // replaces.
   virtual bool on_recovered(const FragmentInfo& fragment) = 0;
   virtual void on_slice_recovered(uint32_t slice) = 0;
   // The bytes are no longer readable (rot found, target lost): forget this place of this block.
   virtual void on_lost(const BlockId& block, const Place& place, DropReason reason) = 0;
-  // Reclaim: is this place still what the index says? If so, is it worth copying, else it is dropped now.
+  // Reclaim: is this place still what the index says? If so, is it worth copying, else it is
+  // dropped now. kDead: released before. kDropped: the user forgot it just now, without release();
+  // flash counts its pages.
   enum class Verdict : uint8_t { kDead, kReinsert, kDropped };
   virtual Verdict on_reclaim(const BlockId& block, const Place& place) = 0;
+  // Checkpoint and scrub: is this place still what the index says? Changes nothing.
+  virtual bool on_live(const BlockId& block, const Place& place) = 0;
   // Reclaim copied it; the index must now say `to`. False: it died meanwhile, the copy is dead.
   virtual bool on_moved(const BlockId& block, const Place& from, const Place& to) = 0;
-  // A slice needs room: free about `pages` of live data by eviction (the policy decides what). May call release().
+  // A slice needs room: free about `pages` of live data by eviction (the policy decides what). May
+  // call release().
   virtual void on_room_wanted(uint32_t target, uint32_t slice, uint32_t pages) = 0;
 
  protected:
   ~FlashUser() = default;
 };
 
-// One append: whole fragment from slab pages. Lives in its op until on_done; `flush` says when that is.
+// A device that will not give a request back (L6): the op ends with kUnavailable and held = true,
+// its pages stay with the device. Whoever owns them keeps them out of use until on_returned, which
+// may never come. Without on_returned the op waits for the device instead. Bounded: no more I/O
+// goes to that target.
+struct Limbo {
+  void (*on_returned)(void* owner) = nullptr;
+  void* owner = nullptr;
+};
+
+// One append: whole fragment from slab pages. Lives in its op until on_done; `flush` says when that
+// is.
 struct Append {
   using Done = void (*)(Append&);
   // in
   uint32_t target = 0, slice = 0;
-  uint32_t pages = 0;           // must equal the reservation
-  FragmentHeader* header = nullptr;      // first slab page: flash fills place fields and crc over the table
-  std::span<const iovec> header_pages;   // page pieces holding header + table
-  std::span<iovec> runs;                 // all pages of the fragment in order, header first
-  int32_t buffer_index = -1;    // registered buffer that covers all runs
-  bool durable = false;         // on_done after the flush that covers it; else after the write
-  // out
+  uint32_t pages = 0;  // must equal a reservation; fragment_pages_of(table)
+  // First slab page: the caller fills what names the block; flash fills pages, header_pages,
+  // first_extent_pages, place fields and crc here, and page_offset in the table. Bytes behind the
+  // table are zero.
+  FragmentHeader* header = nullptr;
+  std::span<const iovec> header_pages;  // page pieces holding header + table
+  std::span<iovec> runs;                // all pages of the fragment in order, header first
+  int32_t buffer_index = -1;            // registered buffer that covers all runs
+  bool durable = false;  // on_done after the flush that covers it; else after the write
+  // out: kOk, kUnavailable (the target failed; nothing of it counts)
   Place place;
   Status status;
+  bool held = false;  // see Limbo
   Done on_done = nullptr;
   void* owner = nullptr;
-  Append* next = nullptr;  // flash's
+  Limbo limbo;
 };
 
 // One verified read. kLead: header pages + first extent into runs; kExtent: one extent's pages.
@@ -126,32 +160,46 @@ struct Read {
   Kind kind = Kind::kExtent;
   BlockId block;
   Place place;
-  Attempt attempt;              // kExtent: required; kLead: none = accept and report
-  Digest fingerprint;           // kLead: must match, else kCorrupt
-  uint32_t extent = 0;          // kExtent
-  ExtentEntry entry;            // kExtent: from the header
-  uint32_t header_pages = 0;    // kLead: pages of `runs` that hold the header (from extent count)
-  std::span<iovec> runs;        // page pieces, in order
+  Attempt attempt;            // kExtent: required; kLead: none = accept and report
+  Digest fingerprint;         // kLead: must match, else kCorrupt
+  uint32_t extent = 0;        // kExtent
+  ExtentEntry entry;          // kExtent: from the header
+  uint32_t header_pages = 0;  // kLead: pages of `runs` that hold the header (from extent count)
+  std::span<iovec> runs;      // page pieces, in order
   int32_t buffer_index = -1;
-  Nanos wanted_ns = 0;          // absolute on this core's clock: least first
-  // out: kOk, kCorrupt (rot: on_lost was called), kUnavailable (target), kIo
+  Nanos wanted_ns = 0;  // absolute on this core's clock: least first
+  // out: kOk, kCorrupt (rot: on_lost was called, or a stale place), kUnavailable (target), kIo
   Status status;
+  bool held = false;  // see Limbo
   Done on_done = nullptr;
   void* owner = nullptr;
-  Read* next = nullptr;  // flash's
+  Limbo limbo;
 };
 
 struct FlashOptions {
   uint32_t shard = 0, shards = 1;
-  uint32_t reads_max = 32;            // at the device, per target and shard
+  uint32_t reads_max = 32;  // at the device, per target and shard
   uint32_t writes_max = 8;
-  uint32_t io_bytes_max = 256 * 1024;  // one device request (passthrough and IOPOLL cannot split larger)
-  uint32_t free_segments_min = 2;      // per slice and target, kept for reinsertion
-  Nanos io_ns_max = 10 * kSecond;      // L6
+  uint32_t io_bytes_max =
+      256 * 1024;  // one device request (passthrough and IOPOLL cannot split larger)
+  uint32_t free_segments_min = 2;  // per slice and target, kept for reinsertion
+  Nanos io_ns_max = 10 * kSecond;  // L6
   Nanos checkpoint_interval_ns = 30 * kSecond;
-  Nanos scrub_interval_ns = 0;         // 0 = only on demand
+  Nanos scrub_interval_ns = 0;  // 0 = only on demand
+  bool discard_erased = false;  // for drives; a hole in a file would give its preallocation back
   bool ack_before_flush_mutant = false;  // for the crash ledger's self-test only; loud at start
 };
+
+// Pages of a fragment with these extents: header, table and every extent padded to pages.
+uint32_t fragment_pages_of(std::span<const ExtentEntry> entries);
+uint32_t fragment_pages_of(const ExtentTable& table);  // raw: stored bytes = decoded bytes
+
+// For the recovery bench: fills a formatted platter or target with sealed segments of 16-page
+// fragments that exist only in checkpoints, `fragments` of them or as many as fit; answers how
+// many.
+Result<uint64_t> write_synthetic(FileHandle& file, const TargetInfo& target, uint64_t fragments);
+Result<uint64_t> write_synthetic(MemoryPlatter& platter, const TargetInfo& target,
+                                 uint64_t fragments);
 
 class Flash {
  public:
@@ -162,9 +210,12 @@ class Flash {
                                              FlashUser& user, const FlashOptions& options);
   virtual ~Flash() = default;
 
-  virtual void recover() = 0;                       // starts; on_slice_recovered per slice
+  virtual void recover() = 0;  // starts; on_slice_recovered per slice
   virtual bool recovering() const = 0;
   virtual bool slice_ready(uint32_t slice) const = 0;
+  // False: failed at run time (device error, stuck). Its reads and appends end with kUnavailable;
+  // flash has no index, so it does not call on_lost for each fragment there: they are lost for now
+  // and back at the next start.
   virtual bool target_ok(uint32_t target) const = 0;
   virtual uint32_t target_count() const = 0;
   virtual uint64_t target_key(uint32_t target) const = 0;  // uuid prefix for placement
@@ -172,12 +223,13 @@ class Flash {
   virtual uint32_t fragment_pages_max() const = 0;  // larger fragments are refused at grant
 
   // L2. False: no room now (room is being made; the caller refuses with kNoSpace or kOverloaded).
+  // Exact: a reservation is a place in one open segment, footer included (docs/adr/ADR-0002).
   [[nodiscard]] virtual bool reserve(uint32_t target, uint32_t slice, uint32_t pages) = 0;
   virtual void unreserve(uint32_t target, uint32_t slice, uint32_t pages) = 0;
-  virtual void append(Append& append) = 0;          // consumes the reservation
+  virtual void append(Append& append) = 0;  // consumes the reservation
   virtual void read(Read& read) = 0;
-  virtual void release(const Place& place) = 0;     // the fragment is dead (evicted, dropped)
-  virtual void checkpoint_now() = 0;                // seals nothing; on shutdown and by interval
+  virtual void release(const Place& place) = 0;  // the fragment is dead (evicted, dropped)
+  virtual void checkpoint_now() = 0;             // seals nothing; on shutdown and by interval
   // Graceful stop: flushes, seals what is open, checkpoints; idle() tells when done.
   virtual void drain() = 0;
   virtual bool idle() const = 0;
@@ -187,7 +239,8 @@ class Flash {
     uint64_t capacity_pages = 0, live_pages = 0, reserved_pages = 0, free_segments = 0;
   };
   virtual Usage usage(uint32_t target) const = 0;
-  virtual void register_metrics(MetricSet& metrics) = 0;  // recovery, append, flush, read, reclaim, scrub
+  virtual void register_metrics(
+      MetricSet& metrics) = 0;  // recovery, append, flush, read, reclaim, scrub
 };
 
 }  // namespace varve::flash

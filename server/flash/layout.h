@@ -1,9 +1,10 @@
-// On-drive structs of a target (docs/FORMAT.md sections 5 to 9): little-endian, versioned, no padding.
+// On-drive structs of a target (docs/FORMAT.md sections 5 to 9): little-endian, versioned, no
+// padding.
 //
-//   target:   [superblock A][superblock B][slice 0][slice 1]...            pages 0, 1, then slices
-//   slice:    [checkpoint A][checkpoint B][segment 0][segment 1]...
-//   segment:  [segment header page][fragment | record]...[footer pages at the end, last page = trailer]
-//   fragment: [header pages: FragmentHeader 256 B, ExtentEntry table][extent 0, padded][extent 1, padded]...
+//   target:   [superblock A][superblock B][zero to 1 MiB][slice 0][slice 1]...   pages 0, 1, then
+//   256 slice:    [checkpoint A][checkpoint B][segment 0][segment 1]... segment:  [segment header
+//   page][fragment | record]...[footer pages at the end, last page = trailer] fragment: [header
+//   pages: FragmentHeader 256 B, ExtentEntry table][extent 0, padded][extent 1, padded]...
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,12 @@ inline constexpr uint64_t kKillMagic = 0x314C4C4945565256;        // "VRVEILL1":
 inline constexpr uint64_t kFooterMagic = 0x31544F4645565256;      // "VRVEFOT1"
 inline constexpr uint64_t kCheckpointMagic = 0x31504B4345565256;  // "VRVECKP1"
 inline constexpr uint32_t kDomainsMax = 64;
+inline constexpr uint32_t kHeadPages = 256;  // superblocks and zeros before slice 0
+inline constexpr uint32_t kSegmentPagesMin = 8;
+inline constexpr uint32_t kSegmentPagesMax = 65536;  // Place.page is 16 bits on the drive
+inline constexpr uint32_t kSegmentsMin = 6;          // per slice: open, reclaim, kept free, sealed
+inline constexpr uint32_t kSegmentsMax = 65535;
+inline constexpr uint32_t kSegmentFragmentsMax = 8192;  // bounds the footer to 161 pages
 
 enum class MatrixId : uint16_t { kNone = 0, kXor = 1, kCauchyIsaL = 2 };
 enum class FragmentRole : uint8_t { kData = 0, kParity = 1 };
@@ -42,7 +49,8 @@ struct Superblock {  // one page; the valid one with the larger write_count coun
   uint64_t write_count = 0;
   std::byte target_uuid[16] = {};
   std::byte node_uuid[16] = {};
-  Digest geometry_hash;  // SHA-256 of the geometry fields below: configuration that changes the format
+  Digest
+      geometry_hash;  // SHA-256 of the geometry fields below: configuration that changes the format
   uint64_t capacity_bytes = 0;
   uint32_t slices = 0;
   uint32_t segment_pages = 0;
@@ -56,6 +64,7 @@ struct Superblock {  // one page; the valid one with the larger write_count coun
   std::byte zero[kPageBytes - 128 - 24 * kDomainsMax] = {};
 };
 static_assert(sizeof(Superblock) == kPageBytes);
+static_assert(offsetof(Superblock, generations) == 128);
 
 struct SegmentHeader {  // one page
   uint64_t magic = kSegmentMagic;
@@ -70,35 +79,37 @@ struct SegmentHeader {  // one page
   uint32_t reserved = 0;
 };
 static_assert(sizeof(SegmentHeader) == 64);
+static_assert(offsetof(SegmentHeader, sequence) == 40);
 
-// First 256 bytes of a fragment. The table follows: entry i at byte 256 + 32 i; 120 in the first page.
+// First 256 bytes of a fragment. The table follows: entry i at byte 256 + 32 i; 120 in the first
+// page.
 struct FragmentHeader {
   uint64_t magic = kFragmentMagic;
   uint32_t version = kFormatVersion;
-  uint32_t crc = 0;             // CRC32C over header and table, field zero, seeded with crc32c(0, nonce)
+  uint32_t crc = 0;  // CRC32C over header and table, field zero, seeded with crc32c(0, nonce)
   uint64_t segment_sequence = 0;
-  uint32_t segment_page = 0;    // where this fragment begins in its segment
-  uint32_t pages = 0;           // of the whole fragment
+  uint32_t segment_page = 0;  // where this fragment begins in its segment
+  uint32_t pages = 0;         // of the whole fragment
   uint32_t header_pages = 0;
   uint32_t extent_count = 0;
   BaseId base;
-  BaseId parent;                // the previous base id of the prefix; zero = first
+  BaseId parent;  // the previous base id of the prefix; zero = first
   Digest fingerprint;
   uint32_t rank = 0;
   uint32_t rank_count = 0;
   Attempt attempt;
-  uint64_t epoch = 0;           // of the map at commit
+  uint64_t epoch = 0;  // of the map at commit
   uint32_t domain = 0;
   uint32_t domain_generation = 0;
   uint32_t lineage_generation = 0;
-  uint16_t matrix = 0;          // MatrixId
-  uint8_t role = 0;             // FragmentRole
-  uint8_t position = 0;         // data position or parity number
+  uint16_t matrix = 0;   // MatrixId
+  uint8_t role = 0;      // FragmentRole
+  uint8_t position = 0;  // data position or parity number
   uint8_t k = 1, m = 0;
-  uint16_t flags = 0;           // bit 0: thin
+  uint16_t flags = 0;  // bit 0: thin
   uint32_t block_bytes_low = 0, block_bytes_high = 0;
   uint32_t first_extent_pages = 0;
-  uint64_t lineage = 0;         // xxh3 of the lineage text
+  uint64_t lineage = 0;  // xxh3 of the lineage text
   std::byte reserved[48] = {};
 };
 static_assert(sizeof(FragmentHeader) == 256);
@@ -109,5 +120,112 @@ constexpr uint32_t header_pages_of(uint32_t extents) {
              ? 1
              : 1 + (extents - kEntriesInFirstPage + kEntriesInNextPage - 1) / kEntriesInNextPage;
 }
+
+inline constexpr uint32_t kHeaderPagesMax = header_pages_of(kExtentsMax);
+static_assert(kHeaderPagesMax == 4);
+
+// Entry i of the table: entries never straddle a page, so header and table may lie in scattered
+// pages.
+struct EntryPosition {
+  uint32_t page = 0;
+  uint32_t offset_bytes = 0;
+};
+constexpr EntryPosition entry_position(uint32_t i) {
+  const uint32_t byte = 256 + 32 * i;
+  return {byte / kPageBytes, byte % kPageBytes};
+}
+
+// Catalog pages of footers and checkpoints (FORMAT 6.1).
+struct PagePrefix {
+  uint32_t crc = 0;    // over the page with this field zero
+  uint32_t index = 0;  // in its footer or checkpoint
+  uint64_t tag = 0;    // segment sequence, or write count of the checkpoint
+};
+static_assert(sizeof(PagePrefix) == 16);
+
+struct CatalogEntry {
+  BaseId base;
+  Attempt attempt;
+  uint16_t page = 0;
+  uint16_t pages = 0;
+  uint16_t lead_pages = 0;
+  uint8_t rank = 0;
+  uint8_t rank_count = 0;
+  uint32_t block_bytes = 0;
+  uint32_t domain = 0;
+  uint32_t domain_generation = 0;
+  uint32_t lineage_generation = 0;
+  uint64_t lineage = 0;
+};
+static_assert(sizeof(CatalogEntry) == 80);
+static_assert(offsetof(CatalogEntry, lineage) == 72);
+static_assert(kRanksMax <= 255 && kBlockBytesMax <= 0xFFFFFFFF);
+
+inline constexpr uint32_t kEntriesPerPage = 51;
+inline constexpr uint32_t kEntriesInTrailer = 50;
+static_assert(16 + 80 * kEntriesPerPage == kPageBytes);
+
+struct FooterTrailer {  // first bytes of the last page of a sealed segment; 50 entries follow
+  PagePrefix prefix;
+  uint64_t magic = kFooterMagic;
+  uint32_t version = kFormatVersion;
+  uint32_t slice = 0;
+  uint32_t segment = 0;
+  uint32_t entry_count = 0;
+  uint64_t sequence = 0;
+  uint64_t nonce = 0;
+  std::byte target_uuid[16] = {};
+  uint32_t used_pages = 0;  // header page included
+  uint32_t boot_generation = 0;
+  std::byte reserved[16] = {};
+};
+static_assert(sizeof(FooterTrailer) == 96);
+static_assert(96 + 80 * kEntriesInTrailer == kPageBytes);
+
+constexpr uint32_t footer_pages_of(uint32_t entries) {
+  return entries <= kEntriesInTrailer
+             ? 1
+             : 1 + (entries - kEntriesInTrailer + kEntriesPerPage - 1) / kEntriesPerPage;
+}
+static_assert(footer_pages_of(kSegmentFragmentsMax) == 161);
+
+struct CheckpointHeader {  // page 0 of a checkpoint area
+  PagePrefix prefix;
+  uint64_t magic = kCheckpointMagic;
+  uint32_t version = kFormatVersion;
+  uint32_t slice = 0;
+  std::byte target_uuid[16] = {};
+  uint64_t write_count = 0;
+  uint64_t next_sequence = 0;
+  uint32_t segment_count = 0;  // rows of the table
+  uint32_t reserved = 0;
+  uint64_t entry_count = 0;
+};
+static_assert(sizeof(CheckpointHeader) == 80);
+
+struct CheckpointSegment {
+  uint32_t segment = 0;
+  uint32_t entry_count = 0;
+  uint64_t sequence = 0;
+  uint64_t nonce = 0;
+  uint64_t reserved = 0;
+};
+static_assert(sizeof(CheckpointSegment) == 32);
+inline constexpr uint32_t kRowsPerPage = (kPageBytes - sizeof(PagePrefix)) / 32;
+static_assert(kRowsPerPage == 127);
+
+struct KillRecord {  // FORMAT 7.4: written by later versions only
+  uint64_t magic = kKillMagic;
+  uint32_t version = kFormatVersion;
+  uint32_t crc = 0;
+  uint64_t segment_sequence = 0;
+  uint32_t segment_page = 0;
+  uint32_t rank = ~0u;
+  BaseId base;
+  Attempt attempt;
+  uint32_t domain = 0;
+  uint32_t reserved[3] = {};
+};
+static_assert(sizeof(KillRecord) == 96);
 
 }  // namespace varve::flash
