@@ -1,5 +1,6 @@
-// The frames of the data plane as structs (docs/WIRE.md is the text). Each head is a FrameHeader, one fixed
-// body, then the arrays that the body counts. Little-endian, no padding, reserved fields zero.
+// The frames of the data plane as structs (docs/WIRE.md is the text). Each head is a FrameHeader,
+// one fixed body, then the arrays that the body counts. Little-endian, no padding, reserved fields
+// zero.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +16,13 @@ inline constexpr uint32_t kIdsMax = 2048;        // base ids per MATCH, RESERVE,
 inline constexpr uint32_t kTokenBytesMax = 256;  // bearer token
 inline constexpr uint32_t kTextBytesMax = 256;   // client name, refusal text
 inline constexpr uint32_t kBulkLanesMax = 4;
-inline constexpr uint64_t kFeatureCore = 1;      // feature bits; unknown ones are dropped in negotiation
+inline constexpr uint64_t kFeatureCore = 1;  // feature bits; negotiation drops unknown ones
 
 enum class FrameType : uint8_t {
-  kHello = 1,      // client, first on every lane
-  kHelloOk = 2,    // server
-  kRefused = 3,    // server, then it closes
-  kFormat = 4,     // urgent, client
+  kHello = 1,    // client, first on every lane
+  kHelloOk = 2,  // server
+  kRefused = 3,  // server, then it closes
+  kFormat = 4,   // urgent, client
   kFormatOk = 5,
   kMatch = 6,
   kMatched = 7,
@@ -29,29 +30,33 @@ enum class FrameType : uint8_t {
   kReleased = 9,
   kReserve = 10,
   kReserved = 11,
-  kExtent = 12,    // bulk, client; carries payload
+  kExtent = 12,  // bulk, client; carries payload
   kCommit = 13,
   kCommitted = 14,
   kAbort = 15,
   kAborted = 16,
   kPull = 17,
-  kData = 18,      // bulk, server; carries payload
+  kData = 18,  // bulk, server; carries payload
   kPulled = 19,
   kCancel = 20,
   kFenced = 21,
-  kCredit = 22,    // urgent, client
-  kPing = 23,      // both ways, urgent
+  kCredit = 22,  // urgent, client
+  kPing = 23,    // both ways, urgent
   kPong = 24,
-  kGoodbye = 25,   // server is draining: finish, reconnect later
+  kGoodbye = 25,  // server is draining: finish, reconnect later
 };
 const char* frame_type_name(FrameType type);
+// A payload behind any other type, or none behind these, closes the connection.
+constexpr bool carries_payload(FrameType type) {
+  return type == FrameType::kExtent || type == FrameType::kData;
+}
 
 struct FrameHeader {
   uint16_t version = kVersion;
   FrameType type = FrameType::kHello;
   uint8_t reserved = 0;
   uint32_t body_bytes = 0;  // everything behind this header
-  uint64_t op = 0;          // chosen by the client, unique among its live ops of this session; replies repeat it
+  uint64_t op = 0;  // the client's, unique among its live ops of this session; replies repeat it
 };
 static_assert(sizeof(FrameHeader) == 16);
 
@@ -63,13 +68,13 @@ enum class TierKind : uint8_t { kNone = 0, kDram = 1, kFlash = 2, kObject = 3 };
 struct Hello {  // then token[token_bytes], name[name_bytes]
   uint16_t version_min = kVersion, version_max = kVersion;
   LaneKind lane = LaneKind::kUrgent;
-  uint8_t lane_index = 0;         // bulk: 0 .. kBulkLanesMax - 1
+  uint8_t lane_index = 0;  // bulk: 0 .. kBulkLanesMax - 1
   uint16_t token_bytes = 0, name_bytes = 0;
   uint8_t reserved[6] = {};
   uint64_t features = kFeatureCore;
-  uint64_t session = 0;           // bulk: the session of the urgent lane; urgent: 0
-  uint64_t session_secret = 0;    // bulk: as given in HelloOk, so that no one else can join a session
-  uint64_t pull_credit_bytes = 0; // urgent: what the server may have in flight towards us
+  uint64_t session = 0;         // bulk: the session of the urgent lane; urgent: 0
+  uint64_t session_secret = 0;  // bulk: as given in HelloOk, so that no one else can join a session
+  uint64_t pull_credit_bytes = 0;  // urgent: what the server may have in flight towards us
 };
 static_assert(sizeof(Hello) == 48);
 
@@ -81,21 +86,21 @@ struct HelloOk {
   uint64_t features = 0;
   uint64_t session = 0;
   uint64_t session_secret = 0;
-  uint64_t boot_id = 0;           // changes at every start of the daemon
-  uint64_t epoch = 0;             // of the cluster map
+  uint64_t boot_id = 0;  // changes at every start of the daemon
+  uint64_t epoch = 0;    // of the cluster map
   uint32_t domain = 0;
-  uint32_t k = 1, m = 0;          // the domain's scheme
+  uint32_t k = 1, m = 0;  // the domain's scheme
   uint32_t lease_ms_max = 0;
   uint32_t reserve_ms_max = 0;
-  uint32_t pulls_max = 0;         // per session
-  uint32_t attempts_max = 0;      // live per session
+  uint32_t pulls_max = 0;     // per session
+  uint32_t attempts_max = 0;  // live per session
   uint32_t formats_max = 0;
-  Digest node;                    // sha-256 of the node uuid
+  Digest node;  // sha-256 of the node uuid
   Digest domain_salt;
 };
 static_assert(sizeof(HelloOk) == 144);
 
-struct Refused {  // then text[text_bytes]
+struct Refused {     // then text[text_bytes]
   uint8_t code = 0;  // Code
   uint8_t reserved = 0;
   uint16_t text_bytes = 0;
@@ -129,8 +134,8 @@ struct Matched {  // then tiers[n_blocks] (TierKind, slowest over the ranks), ze
   uint8_t code = 0;
   uint8_t recovering = 0;  // 1: part of the index is still being rebuilt
   uint16_t reserved0 = 0;
-  uint32_t n_blocks = 0;   // leading ids that every rank has
-  uint64_t lease = 0;      // 0 = none
+  uint32_t n_blocks = 0;  // leading ids that every rank has
+  uint64_t lease = 0;     // 0 = none
   uint64_t boot_id = 0;
   uint32_t lease_ms = 0;
   uint32_t reserved1 = 0;
@@ -153,7 +158,7 @@ struct Reserve {  // then ids[count], in prefix order
   uint64_t epoch = 0;
   uint32_t hold_ms = 0;  // the reservation ends after this
   uint32_t count = 0;
-  BaseId parent;         // of ids[0]; zero = first of its prefix
+  BaseId parent;  // of ids[0]; zero = first of its prefix
 };
 static_assert(sizeof(Reserve) == 56);
 
@@ -161,18 +166,18 @@ struct ReserveAnswer {
   ReserveOutcome outcome = ReserveOutcome::kRefused;
   uint8_t code = 0;  // why refused
   uint8_t reserved[6] = {};
-  Attempt attempt;   // when granted
+  Attempt attempt;  // when granted
 };
 static_assert(sizeof(ReserveAnswer) == 24);
 
-struct Reserved {  // then answers[count]
+struct Reserved {    // then answers[count]
   uint8_t code = 0;  // not ok: the whole request was refused and count is 0
   uint8_t reserved[3] = {};
   uint32_t count = 0;
 };
 static_assert(sizeof(Reserved) == 8);
 
-struct Extent {  // payload behind: bytes [offset, offset + payload) of the stored extent
+struct Extent {             // payload behind: bytes [offset, offset + payload) of the stored extent
   uint64_t reserve_op = 0;  // the op of RESERVE
   uint32_t index = 0;       // of the id in it
   uint32_t extent = 0;
@@ -222,19 +227,19 @@ static_assert(sizeof(Abort) == 32 && sizeof(Aborted) == 24);
 struct Pull {  // then ids[count]
   uint32_t format = 0;
   uint32_t rank = 0;
-  uint64_t lease = 0;       // 0 = best effort, nothing is promised
-  uint64_t boot_id = 0;     // of the lease
-  uint64_t deadline_ns = 0; // duration: the whole pull
-  uint64_t slack_ns = 0;    // duration: when the first layer is wanted
-  uint64_t layer_ns = 0;    // duration between layers after that
-  uint32_t layer_first = 0, layer_count = 0;
+  uint64_t lease = 0;                         // 0 = best effort, nothing is promised
+  uint64_t boot_id = 0;                       // of the lease
+  uint64_t deadline_ns = 0;                   // duration: the whole pull
+  uint64_t slack_ns = 0;                      // duration: when the first layer is wanted
+  uint64_t layer_ns = 0;                      // duration between layers after that
+  uint32_t layer_first = 0, layer_count = 0;  // layer_count >= 1
   uint32_t count = 0;
   uint32_t reserved = 0;
 };
 static_assert(sizeof(Pull) == 64);
 
-struct Data {  // payload behind: bytes [offset, offset + payload) of the stored extent
-  uint32_t block = 0;   // index in PULL
+struct Data {          // payload behind: bytes [offset, offset + payload) of the stored extent
+  uint32_t block = 0;  // index in PULL
   uint32_t extent = 0;
   uint32_t offset = 0;
   uint32_t reserved = 0;
@@ -243,7 +248,8 @@ struct Data {  // payload behind: bytes [offset, offset + payload) of the stored
 };
 static_assert(sizeof(Data) == 64);
 
-struct Pulled {  // then codes[count]: per block a Code (kOk: every extent asked for was sent), zero-padded to 8
+struct Pulled {  // then codes[count]: per block a Code (kOk: every extent asked for was sent),
+                 // zero-padded to 8
   uint8_t code = 0;
   uint8_t reserved[3] = {};
   uint32_t count = 0;

@@ -2,8 +2,10 @@
 //
 // Owns: docs/WIRE.md in code. Called by server/session and client/session. Thread rule: pure, free.
 // Invariants:
-//   W1 decode accepts exactly what encode produces: unknown version, type, nonzero reserved field, enum out
-//      of range, count over its limit, missing or trailing bytes are kInvalid with a text that names it (I12).
+//   W1 decode accepts exactly what encode (of this version) produces: unknown version, type,
+//   nonzero reserved field, enum out
+//      of range, count over its limit, missing or trailing bytes are kInvalid with a text that
+//      names it (I12).
 //   W2 a decoded view points into the caller's bytes and copies nothing.
 //   W3 parse never reads past the head and never asserts on its content.
 #pragma once
@@ -35,36 +37,97 @@ class ArrayView {
   uint32_t count_ = 0;
 };
 
-struct HelloView { Hello body; ConstByteSpan token; std::string_view name; };
-struct HelloOkView { HelloOk body; };
-struct RefusedView { Refused body; std::string_view text; };
-struct FormatView { ConstByteSpan canonical; };
-struct FormatOkView { FormatOk body; };
-struct MatchView { Match body; ArrayView<BaseId> ids; };
-struct MatchedView { Matched body; ArrayView<TierKind> tiers; };
-struct ReleaseView { Release body; };
-struct ReleasedView { Released body; };
-struct ReserveView { Reserve body; ArrayView<BaseId> ids; };
-struct ReservedView { Reserved body; ArrayView<ReserveAnswer> answers; };
-struct ExtentView { Extent body; };
-struct CommitView { Commit body; ArrayView<ExtentEntry> entries; };
-struct CommittedView { Committed body; };
-struct AbortView { Abort body; };
-struct AbortedView { Aborted body; };
-struct PullView { Pull body; ArrayView<BaseId> ids; };
-struct DataView { Data body; };
-struct PulledView { Pulled body; ArrayView<uint8_t> codes; };
-struct CancelView { Cancel body; };
-struct FencedView { Fenced body; };
-struct CreditView { Credit body; };
-struct PingView { Ping body; };
-struct PongView { Ping body; };
-struct GoodbyeView { Goodbye body; };
+struct HelloView {
+  Hello body;
+  ConstByteSpan token;
+  std::string_view name;
+};
+struct HelloOkView {
+  HelloOk body;
+};
+struct RefusedView {
+  Refused body;
+  std::string_view text;
+};
+struct FormatView {
+  ConstByteSpan canonical;
+};
+struct FormatOkView {
+  FormatOk body;
+};
+struct MatchView {
+  Match body;
+  ArrayView<BaseId> ids;
+};
+struct MatchedView {
+  Matched body;
+  ArrayView<TierKind> tiers;
+};
+struct ReleaseView {
+  Release body;
+};
+struct ReleasedView {
+  Released body;
+};
+struct ReserveView {
+  Reserve body;
+  ArrayView<BaseId> ids;
+};
+struct ReservedView {
+  Reserved body;
+  ArrayView<ReserveAnswer> answers;
+};
+struct ExtentView {
+  Extent body;
+};
+struct CommitView {
+  Commit body;
+  ArrayView<ExtentEntry> entries;
+};
+struct CommittedView {
+  Committed body;
+};
+struct AbortView {
+  Abort body;
+};
+struct AbortedView {
+  Aborted body;
+};
+struct PullView {
+  Pull body;
+  ArrayView<BaseId> ids;
+};
+struct DataView {
+  Data body;
+};
+struct PulledView {
+  Pulled body;
+  ArrayView<uint8_t> codes;
+};
+struct CancelView {
+  Cancel body;
+};
+struct FencedView {
+  Fenced body;
+};
+struct CreditView {
+  Credit body;
+};
+struct PingView {
+  Ping body;
+};
+struct PongView {
+  Ping body;
+};
+struct GoodbyeView {
+  Goodbye body;
+};
 
-using Body = std::variant<HelloView, HelloOkView, RefusedView, FormatView, FormatOkView, MatchView, MatchedView,
-                          ReleaseView, ReleasedView, ReserveView, ReservedView, ExtentView, CommitView,
-                          CommittedView, AbortView, AbortedView, PullView, DataView, PulledView, CancelView,
-                          FencedView, CreditView, PingView, PongView, GoodbyeView>;
+using Body =
+    std::variant<HelloView, HelloOkView, RefusedView, FormatView, FormatOkView, MatchView,
+                 MatchedView, ReleaseView, ReleasedView, ReserveView, ReservedView, ExtentView,
+                 CommitView, CommittedView, AbortView, AbortedView, PullView, DataView, PulledView,
+                 CancelView, FencedView, CreditView, PingView, PongView, GoodbyeView>;
 
 struct Frame {
   FrameHeader header;
