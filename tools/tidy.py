@@ -42,8 +42,8 @@ SYSTEM_CALLS = [
     (r"(?<![\w>])::(?:open|close|read|write|connect|bind|listen|accept4?|send|recv|stat|"
      r"rename|unlink|mkdir)\s*\(", "a file or socket call; go through Env"),
     (r"\bstd::(?:[io]?fstream|filesystem)\b", "a file; go through Env"),
-    (r"#\s*include\s*<(?:fcntl\.h|unistd\.h|netdb\.h|sys/(?:socket|stat|ioctl|epoll|eventfd|file)\.h"
-     r"|netinet/\w+\.h|arpa/inet\.h|fstream|filesystem|thread|pthread\.h|random|dirent\.h)>",
+    (r"#\s*include\s*<(?:fcntl\.h|unistd\.h|netdb\.h"
+     r"|sys/(?:socket|stat|ioctl|epoll|eventfd|file)\.h|netinet/\w+\.h|arpa/inet\.h|fstream|filesystem|thread|pthread\.h|random|dirent\.h)>",
      "a header of system calls; go through Env"),
 ]
 
@@ -423,8 +423,8 @@ def functions_of(code):
             opening = re.search(r"([\w~\]>]+|operator\s*\S+)\s*\(", lead)
             kind, parameters = "other", 0
             plain = re.sub(r"\btemplate\s*<[^{}]*?>\s*(?=\w)", "", lead)
-            before = lead[:opening.end()] if opening else "="
-            if not inside and "=" not in before.replace("operator=", "") and not lead_of.match(plain):
+            before = lead[:opening.end()].replace("operator=", "") if opening else "="
+            if not inside and "=" not in before and not lead_of.match(plain):
                 kind = "function"
                 parameters = split_parameters(parenthesised(lead, opening.end() - 1))
             stack.append((kind, code.count("\n", 0, position) + 1, parameters))
