@@ -68,6 +68,15 @@ class List {
     ListHook* hook = static_cast<Hook*>(node)->next;
     return hook == &head_ ? nullptr : static_cast<T*>(static_cast<Hook*>(hook));
   }
+  T* previous(T* node) const {
+    ListHook* hook = static_cast<Hook*>(node)->prev;
+    return hook == &head_ ? nullptr : static_cast<T*>(static_cast<Hook*>(hook));
+  }
+  // Behind `after`; null = at the front.
+  void insert_after(T* after, T* node) {
+    ListHook* hook = after == nullptr ? &head_ : static_cast<Hook*>(after);
+    insert(hook, static_cast<Hook*>(node), hook->next);
+  }
   void push_back(T* node) { insert(head_.prev, static_cast<Hook*>(node), &head_); }
   void push_front(T* node) { insert(&head_, static_cast<Hook*>(node), head_.next); }
   void remove(T* node) {
