@@ -1,4 +1,5 @@
 // Format: the immutable, rank-free description of the bytes of a block, and its fingerprint.
+// docs/FORMAT.md section 2 has its encoding; every limit of it is declared here.
 #pragma once
 
 #include <cstdint>

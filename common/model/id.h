@@ -1,4 +1,5 @@
-// Base ids, blocks and attempts: the names of things.
+// Base ids, blocks and attempts: the names of things, and the checksum seeds made of them.
+// docs/FORMAT.md section 3 has the exact bytes.
 #pragma once
 
 #include <compare>

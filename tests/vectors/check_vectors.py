@@ -105,8 +105,8 @@ def text_field(text):
 def encode_format(group):
     out = struct.pack("<IHH", 0x46565256, 1, 0)
     out += bytes.fromhex(one(group, "model")) + bytes.fromhex(one(group, "adapter"))
-    out += struct.pack("<BBHI", TYPES.index(one(group, "type")), LAYOUTS.index(one(group, "layout")),
-                       0, int(one(group, "tokens_per_block")))
+    kv_type, layout = TYPES.index(one(group, "type")), LAYOUTS.index(one(group, "layout"))
+    out += struct.pack("<BBHI", kv_type, layout, 0, int(one(group, "tokens_per_block")))
     out += text_field(one(group, "lineage"))
     out += struct.pack("<I", len(group["rank"]))
     for rank in group["rank"]:

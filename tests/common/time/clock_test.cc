@@ -1,4 +1,5 @@
-// Goal: T1 for both clocks. Method: direct readings; nothing here waits.
+// Goal: T1 for both clocks: never backwards, and the manual one only when told.
+// Method: direct readings; nothing here waits.
 #include <gtest/gtest.h>
 
 #include "common/time/time.h"
