@@ -19,6 +19,7 @@ LINE_COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 PARAMETERS_MAX = 5
+PURPOSE_CHARACTERS_MIN = 30  # less than that says nothing that the name does not say
 
 CPP = (".h", ".cc")
 PRODUCT = ("common/", "server/", "client/")
@@ -43,7 +44,8 @@ SYSTEM_CALLS = [
      r"rename|unlink|mkdir)\s*\(", "a file or socket call; go through Env"),
     (r"\bstd::(?:[io]?fstream|filesystem)\b", "a file; go through Env"),
     (r"#\s*include\s*<(?:fcntl\.h|unistd\.h|netdb\.h"
-     r"|sys/(?:socket|stat|ioctl|epoll|eventfd|file)\.h|netinet/\w+\.h|arpa/inet\.h|fstream|filesystem|thread|pthread\.h|random|dirent\.h)>",
+     r"|sys/(?:socket|stat|ioctl|epoll|eventfd|file)\.h|netinet/\w+\.h"
+     r"|arpa/inet\.h|fstream|filesystem|thread|pthread\.h|random|dirent\.h)>",
      "a header of system calls; go through Env"),
 ]
 
@@ -302,20 +304,20 @@ def check_unordered(tree):
                 yield Finding(path, line, "unordered", f"loops over the unordered {name}")
 
 
-def purpose_lines(text):
-    """How many comment lines stand at the top, after a #! line."""
+def purpose_of(text):
+    """The comment at the top, after a #! line, without its marks."""
     lines = text.split("\n")
     if lines and lines[0].startswith("#!"):
         lines = lines[1:]
     if lines and lines[0].startswith('"""'):
-        return text[:text.find('"""', text.find('"""') + 3)].count("\n") + 1
-    count = 0
+        return text.split('"""')[1]
+    said = []
     for line in lines:
-        comment = re.match(r"\s*(?://|#(?!\s*(?:include|pragma|if|define)\b))\s*(\S?)", line)
+        comment = re.match(r"\s*(?://|#(?!\s*(?:include|pragma|if|define)\b))\s*(.*)", line)
         if not comment:
             break
-        count += comment.group(1) != ""
-    return count
+        said.append(comment.group(1))
+    return " ".join(said).strip()
 
 
 def check_purpose(tree):
@@ -324,7 +326,7 @@ def check_purpose(tree):
         name = os.path.basename(path)
         cpp = path.endswith(CPP)
         script = path.endswith((".py", ".cmake", ".sh")) or name in ("CMakeLists.txt", "dev", "run")
-        if (cpp and purpose_lines(text) < 2) or (script and purpose_lines(text) < 1):
+        if (cpp or script) and len(purpose_of(text)) < PURPOSE_CHARACTERS_MIN:
             yield Finding(path, 1, "purpose", "no purpose comment at the top")
         if path.endswith(".h") and "#pragma once" not in text:
             yield Finding(path, 1, "purpose", "no #pragma once")

@@ -19,7 +19,7 @@ import tidy  # noqa: E402
 
 HEAD = "// A sample file.\n// It stands here to be checked.\n"
 
-ROOMS = """# The table.
+ROOMS = """# The table of rooms of a house that is good.
 set(kBoth common/base common/wire)
 varve_room(common/base LIBS spdlog::spdlog)
 varve_room(common/wire DEPS common/base)
@@ -206,13 +206,14 @@ class TidyTest(unittest.TestCase):
 
     def test_a_file_without_a_purpose_comment_fails(self):
         self.expect("purpose", "common/base/bytes.h", {"common/base/bytes.h": "#pragma once\n"})
-        self.expect("purpose", "common/base/bytes.h",
-                    {"common/base/bytes.h": "// Bytes.\n//\n#pragma once\n"})
+        self.expect("purpose", "common/base/bytes.h", {
+            "common/base/bytes.h": "// Bytes.\n//\n#pragma once\n// And many words after.\n"})
         self.expect("purpose", "tools/x.py", {"tools/x.py": "#!/usr/bin/env python3\nimport os\n"})
         self.expect("purpose", "cmake/x.cmake", {"cmake/x.cmake": "set(a b)\n"})
-        self.expect_good({"tools/x.py": '#!/usr/bin/env python3\n"""Does x."""\n',
-                          "cmake/x.cmake": "# Sets a.\nset(a b)\n",
-                          "common/base/bytes.h": "// Bytes.\n//\n// And words.\n#pragma once\n"})
+        words = "it says in a sentence what it is for"
+        self.expect_good({"tools/x.py": f'#!/usr/bin/env python3\n"""X:\n{words}."""\n',
+                          "cmake/x.cmake": f"# {words}.\nset(a b)\n",
+                          "common/base/bytes.h": f"// Bytes.\n//\n// {words}.\n#pragma once\n"})
 
     def test_a_header_without_pragma_once_fails(self):
         self.expect("purpose", "common/base/bytes.h", {"common/base/bytes.h": HEAD})
