@@ -48,6 +48,8 @@ struct Io {
 };
 
 // io_uring (production), epoll + thread pool (where io_uring is refused). Owner core only, but wake().
+// The first thread that starts, submits, reaps or sleeps is the owner; registering may come before, from
+// the thread that builds everything. A descriptor is closed only when no Io of it is in flight: cancel first.
 class IoBackend {
  public:
   virtual ~IoBackend() = default;
@@ -55,6 +57,10 @@ class IoBackend {
   // Registers memory for fixed I/O; returns the buffer index, or -1 when this backend has none.
   // At start only, before any I/O.
   virtual Result<int32_t> register_buffer(ByteSpan memory) = 0;
+  // Makes reads and writes of this descriptor cheaper where the backend can; a hint, never an error.
+  // A registered descriptor must be unregistered before it is closed: its number may come back.
+  virtual void register_file(int32_t /*fd*/) {}
+  virtual void unregister_file(int32_t /*fd*/) {}
   virtual void start(Io& io) = 0;   // queued; leaves the process at submit()
   virtual void cancel(Io& io) = 0;  // best effort; the Io still completes, once
   virtual void submit() = 0;        // one submission per turn
