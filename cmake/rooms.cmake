@@ -33,8 +33,8 @@ varve_room(server/op DEPS ${kCommon} server/config server/flash server/tier serv
                           server/policy server/tenant DOORS part.h DOUBLES)
 varve_room(server/shard DEPS ${kCommon} server/config server/flash server/tier server/index
                              server/policy server/tenant server/op DOUBLES)
-varve_room(server/session DEPS ${kCommon} server/config server/tenant server/op server/shard
-           DOUBLES)
+varve_room(server/session DEPS ${kCommon} server/config server/flash server/tenant server/op
+                               server/shard DOUBLES)
 varve_program(varved server DEPS ${kCommon} server/config server/flash server/tier server/index
                                  server/policy server/tenant server/op server/shard server/session)
 
@@ -52,7 +52,7 @@ varve_program(varve_sim tests/sim DEPS ${kCommon} server/config server/flash ser
               server/index server/policy server/tenant server/op server/shard server/session client
               SOURCES_OF_PATH DOUBLES)
 if(TARGET varve_sim)
-  add_test(NAME sim COMMAND varve_sim --seeds 20 --start 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  add_test(NAME sim COMMAND varve_sim --once --seeds 20 --start 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(sim PROPERTIES TIMEOUT 600)
 endif()
 
