@@ -52,7 +52,8 @@ varve_program(varve_sim tests/sim DEPS ${kCommon} server/config server/flash ser
               server/index server/policy server/tenant server/op server/shard server/session client
               SOURCES_OF_PATH DOUBLES)
 if(TARGET varve_sim)
-  add_test(NAME sim COMMAND varve_sim --once --seeds 20 --start 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  add_test(NAME sim COMMAND varve_sim --once --seeds 20 --start 1
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(sim PROPERTIES TIMEOUT 600)
 endif()
 
