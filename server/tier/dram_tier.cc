@@ -6,7 +6,7 @@
 // eviction. Only that list is ever evicted from, so D5 holds by construction.
 #include <algorithm>
 #include <cstring>
-#include <new>
+#include <memory>
 
 #include "server/tier/tier.h"
 
@@ -25,6 +25,13 @@ uint32_t map_buckets(uint32_t blocks_max) {
   return static_cast<uint32_t>(static_cast<uint64_t>(blocks_max) * 3 / 2 + 1);
 }
 static_assert(sizeof(uint32_t) * 3 / 2 == kTierMapBytesPerBlock);
+
+// Pages of a block beside its extents: the fragment header and, for many extents, their slabs.
+uint32_t overhead_pages(uint32_t extent_count) {
+  VARVE_ASSERT(extent_count > 0);
+  VARVE_ASSERT(extent_count <= kExtentsMax, extent_count);
+  return flash::header_pages_of(extent_count) + (extent_count > TierBlock::kFewExtents ? 1 : 0);
+}
 
 }  // namespace
 
@@ -56,10 +63,7 @@ DramTier::DramTier(Arena& arena, const TierOptions& options)
 TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const ExtentTable& table,
                            Budget budget) {
   const auto extent_count = static_cast<uint32_t>(table.extents.size());
-  VARVE_ASSERT(extent_count > 0);
-  VARVE_ASSERT(extent_count <= kExtentsMax, extent_count);
-  const uint32_t header_pages = flash::header_pages_of(extent_count);
-  uint32_t pages = header_pages + 1;
+  uint32_t pages = overhead_pages(extent_count);
   for (const ExtentSpec& spec : table.extents)
     pages += pages_of(spec.bytes);
 
@@ -70,17 +74,16 @@ TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const Exte
   block->dirty = true;
   block->extent_count = extent_count;
   block->state.assign(extent_count, ExtentState::kReading);
-  block->header = arena_.take(header_pages);
-  block->meta = arena_.take(1);
-  for (uint32_t page = 0; page < header_pages; ++page) {
+  take_overhead(*block);
+  for (uint32_t page = 0; page < block->header.page_count; ++page) {
     std::memset(arena_.byte_at(block->header, bytes_of(page)), 0, kPageBytes);
   }
   for (uint32_t e = 0; e < extent_count; ++e) {
     const uint32_t bytes = table.extents[e].bytes;
     VARVE_ASSERT(bytes > 0);
     const Slab slab = arena_.take(pages_of(bytes));
-    VARVE_ASSERT(!slab.empty());  // D3: make_room() saw the pages
-    new (&extent(*block, e)) Slab(slab);
+    VARVE_ASSERT(!slab.empty());  // D3
+    extent(*block, e) = slab;
     const uint32_t pad = static_cast<uint32_t>(bytes_of(slab.page_count)) - bytes;
     if (pad != 0) std::memset(arena_.byte_at(slab, bytes), 0, pad);  // D6
   }
@@ -89,20 +92,12 @@ TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const Exte
 
 TierBlock* DramTier::open(const BlockId& id, uint32_t slot, uint32_t extent_count, Budget budget) {
   VARVE_ASSERT(slot != kNone);
-  VARVE_ASSERT(extent_count > 0);
-  VARVE_ASSERT(extent_count <= kExtentsMax, extent_count);
-  const uint32_t header_pages = flash::header_pages_of(extent_count);
-  TierBlock* block = take_block(header_pages + 1, budget);
+  TierBlock* block = take_block(overhead_pages(extent_count), budget);
   if (block == nullptr) return nullptr;
   block->block = id;
   block->extent_count = extent_count;
   block->state.assign(extent_count, ExtentState::kAbsent);
-  block->header = arena_.take(header_pages);
-  block->meta = arena_.take(1);
-  VARVE_ASSERT(!block->header.empty());  // D3
-  VARVE_ASSERT(!block->meta.empty());
-  for (uint32_t e = 0; e < extent_count; ++e)
-    new (&extent(*block, e)) Slab();
+  take_overhead(*block);
   bind(*block, slot);
   return block;
 }
@@ -128,6 +123,7 @@ bool DramTier::take_extent(TierBlock& block, uint32_t e, uint32_t bytes) {
 
 Slab& DramTier::extent(TierBlock& block, uint32_t e) {
   VARVE_ASSERT(e < block.extent_count, e, block.extent_count);
+  if (block.meta.empty()) return block.few[e];
   return reinterpret_cast<Slab*>(arena_.page(block.meta.first_page))[e];
 }
 
@@ -259,6 +255,17 @@ TierBlock* DramTier::take_block(uint32_t pages, Budget budget) {
   return block;
 }
 
+// The pages charged by take_block() for overhead_pages(), with every extent's slab empty.
+void DramTier::take_overhead(TierBlock& block) {
+  block.header = arena_.take(flash::header_pages_of(block.extent_count));
+  VARVE_ASSERT(!block.header.empty());  // D3: make_room() saw the pages
+  if (block.extent_count <= TierBlock::kFewExtents) return;
+  block.meta = arena_.take(1);
+  VARVE_ASSERT(!block.meta.empty());  // D3
+  auto* slabs = reinterpret_cast<Slab*>(arena_.page(block.meta.first_page));
+  std::uninitialized_default_construct_n(slabs, kExtentsMax);
+}
+
 // True when `budget` has room for `pages` and they are free, after evicting the oldest resident
 // blocks if need be. Evicts nothing when that would not be enough.
 bool DramTier::make_room(uint32_t pages, Budget budget) {
@@ -330,7 +337,7 @@ void DramTier::free_block(TierBlock& block) {
   }
   VARVE_ASSERT(pages == block.charged_pages + block.extra_pages, pages, block.charged_pages);
   arena_.give(block.header);
-  arena_.give(block.meta);
+  if (!block.meta.empty()) arena_.give(block.meta);
   discharge(block.budget, block.charged_pages);
   if (block.extra_pages > 0) discharge(Budget::kPull, block.extra_pages);
   if (block.slot != kNone) map_erase(block.slot);

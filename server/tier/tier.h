@@ -103,8 +103,10 @@ struct TierBlock : ListHook {
   BlockId block;
   Attempt attempt;
   Digest fingerprint;
+  static constexpr uint32_t kFewExtents = 8;
   Slab header;                     // fragment header pages
-  Slab meta;                       // one page: Slab extents[kExtentsMax]; see DramTier::extent()
+  Slab few[kFewExtents];           // the extents' slabs, see DramTier::extent()
+  Slab meta;                       // one page for them where they are more than a few
   std::vector<ExtentState> state;  // capacity kExtentsMax from construction (D1)
   uint32_t extent_count = 0;
   uint32_t present_count = 0;
@@ -168,6 +170,7 @@ class DramTier {
   void settle(TierBlock& block);
   void evict_oldest();
   void free_block(TierBlock& block);
+  void take_overhead(TierBlock& block);
   void drop_reading(TierBlock& block, uint32_t extent);
   uint32_t map_home(uint32_t slot) const;
   uint32_t map_find(uint32_t slot) const;
