@@ -8,6 +8,7 @@
 #include <linux/falloc.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,6 +54,13 @@ int ring_init(io_uring* ring, uint32_t entries, uint32_t flags) {
   return -ENOSYS;
 }
 
+// io_uring_enable_rings(): declared by liburing 2.3, but not exported by its shared library.
+int ring_enable(const io_uring& ring) {
+  const long result =
+      syscall(SYS_io_uring_register, ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
+  return result < 0 ? -errno : 0;
+}
+
 // Waits for `count` completions of the probe, each with the result it must have.
 int probe_await(io_uring* ring, uint32_t count) {
   __kernel_timespec timeout{};
@@ -78,7 +86,7 @@ int probe(uint32_t flags) {
   if (result < 0) return result;
   const int event = eventfd(0, EFD_CLOEXEC);
   if (event < 0) result = -errno;
-  if (result == 0 && (flags & IORING_SETUP_R_DISABLED) != 0) result = io_uring_enable_rings(&ring);
+  if (result == 0 && (flags & IORING_SETUP_R_DISABLED) != 0) result = ring_enable(ring);
   if (result == 0) {
     uint64_t one = 1;
     uint64_t read_back = 0;
@@ -338,7 +346,7 @@ void UringBackend::arm_wake() {
 
 void UringBackend::enable() {
   if (enabled_) return;
-  const int result = io_uring_enable_rings(&ring_);
+  const int result = ring_enable(ring_);
   VARVE_ASSERT(result == 0, -result);
   enabled_ = true;
 }
