@@ -1,0 +1,374 @@
+// Actor: every answer is checked against the oracle; every op must end in time.
+#include "tests/sim/actor.h"
+
+#include <algorithm>
+
+namespace varve::sim {
+
+namespace {
+constexpr uint32_t kSlots = 8;  // >= blocks_max
+constexpr std::byte kPoison{0xA5};
+constexpr Nanos kFence = 200 * kMillisecond;
+constexpr Nanos kGrace = 50 * kMillisecond;  // turns take time
+
+uint64_t memory_bytes(const Library& library) {
+  uint64_t most = 0;
+  for (const Format& f : library.formats) {
+    for (uint32_t r = 0; r < f.rank_count(); ++r) most = std::max(most, f.block_bytes(r));
+  }
+  return most * kSlots;
+}
+}  // namespace
+
+std::vector<Format> draw_formats(Random& random) {
+  std::vector<Format> formats;
+  for (uint32_t f = 0; f < 2; ++f) {
+    Format format;
+    format.model.bytes[0] = std::byte{static_cast<unsigned char>(f + 1)};
+    format.lineage = "sim";
+    format.tokens_per_block = 16;
+    const auto ranks = static_cast<uint32_t>(random.between(1, 2));
+    for (uint32_t r = 0; r < ranks; ++r) {
+      std::vector<LayerSpec> layers;
+      const auto count = random.between(1, 6);
+      for (uint64_t l = 0; l < count; ++l) {
+        LayerSpec layer;
+        layer.kind = random.chance(200) ? LayerKind::kSliding : LayerKind::kFull;
+        // Odd sizes, sizes at a page and at the run limit.
+        constexpr uint32_t kSizes[] = {8, 1000, 4096, 4104, 20000, 65536, 70008, 131072};
+        layer.bytes = kSizes[random.below(std::size(kSizes))];
+        layers.push_back(layer);
+      }
+      format.ranks.push_back(std::move(layers));
+    }
+    formats.push_back(std::move(format));
+  }
+  return formats;
+}
+
+// Two documents share their first block, as prompts share a system prefix.
+std::vector<uint32_t> document_tokens(const Library& library, uint32_t format, uint32_t document) {
+  const uint32_t run = library.formats[format].tokens_per_block;
+  std::vector<uint32_t> tokens;
+  for (uint32_t b = 0; b < library.blocks_max; ++b) {
+    for (uint32_t t = 0; t < run; ++t) {
+      tokens.push_back(b == 0 ? document / 2 * 1000 + t : document * 100000 + b * 1000 + t);
+    }
+  }
+  return tokens;
+}
+
+Actor::Actor(World& world, Library& library, uint32_t number)
+    : world_(world),
+      library_(library),
+      number_(number),
+      random_(world.random().next()),
+      reactor_(world.add_reactor()),
+      memory_(memory_bytes(library)) {
+  ClientOptions options;
+  options.address = "node";
+  options.name = "actor-" + std::to_string(number);
+  options.bulk_lanes = static_cast<uint32_t>(random_.between(1, 3));
+  options.pull_credit_bytes = 16 * kMiB;
+  options.fence_ns_max = kFence;
+  options.ping_interval_ns = 500 * kMillisecond;
+  options.connect_ns_max = 300 * kMillisecond;
+  options.reconnect_ns_max = 200 * kMillisecond;
+  auto core = ClientCore::open(world.env(), reactor_, options);
+  world_.expect(core.has_value(), "ClientCore::open");
+  core_ = std::move(*core);
+  region_ = *core_->register_memory(memory_.data(), memory_.size());
+  for (const Format& format : library_.formats) {
+    format_ids_.push_back(*core_->format(format));
+    std::vector<Layout> ranks;
+    for (const auto& layer_specs : format.ranks) {
+      Layout layout;
+      uint64_t offset = 0;
+      for (const LayerSpec& spec : layer_specs) {
+        LayerLayout layer;
+        layer.region = region_;
+        layer.offset = offset;
+        layer.stride = spec.bytes;
+        layout.layers.push_back(layer);
+        offset += uint64_t{spec.bytes} * kSlots;
+      }
+      ranks.push_back(std::move(layout));
+    }
+    layouts_.push_back(std::move(ranks));
+  }
+}
+
+ByteSpan Actor::layer_bytes(uint32_t slot, uint32_t layer) const {
+  const LayerLayout& l = layouts_[format_][rank_].layers[layer];
+  auto* base = const_cast<std::byte*>(memory_.data());
+  return {base + l.offset + slot * l.stride, layers()[layer].bytes};
+}
+
+std::vector<ConstByteSpan> Actor::layers_of(uint32_t slot) const {
+  std::vector<ConstByteSpan> all;
+  for (uint32_t l = 0; l < layers().size(); ++l) all.push_back(layer_bytes(slot, l));
+  return all;
+}
+
+// After a terminal event nothing may touch our memory (C2): a pattern is laid and looked at later.
+void Actor::poison() {
+  std::fill(memory_.begin(), memory_.end(), kPoison);
+  poisoned_ = true;
+}
+
+void Actor::check_poison() {
+  if (!poisoned_) return;
+  const bool clean = std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == kPoison; });
+  world_.expect(clean, "I8 memory was touched after the op's terminal event");
+  poisoned_ = false;
+}
+
+void Actor::poke() {
+  Event event;
+  while (core_->next_event(event)) {
+    world_.note(static_cast<uint64_t>(event.kind) * 31 + static_cast<uint64_t>(event.status.code()));
+    world_.note(event.n_blocks * 131 + event.layer);
+    for (const Code code : event.codes) world_.note(static_cast<uint64_t>(code));
+    if (event.op == op_) on_event(event);
+  }
+  if (step_ != Step::kIdle) {
+    world_.expect(world_.now_ns() < op_deadline_ns_ + kFence + kGrace,
+                  "I8 an op outlived its deadline and fence: step " +
+                      std::to_string(static_cast<int>(step_)));
+    if (step_ == Step::kPush && next_layer_ < layers().size() && world_.now_ns() >= wait_until_ns_) {
+      const uint32_t layer = next_layer_++;
+      // The last layer makes a commit possible: from here on these bytes may be found.
+      if (next_layer_ == layers().size()) {
+        for (uint32_t i = push_first_; i < library_.blocks_max; ++i) {
+          library_.oracle.may_commit({ids_[format_][document_][i], rank_}, salt_);
+        }
+      }
+      const Status pushed = core_->push_layer(op_, layer);
+      static_cast<void>(pushed.ok());  // the op may have ended; its event says so
+      wait_until_ns_ = world_.now_ns() + random_.below(2 * kMillisecond);
+    }
+    if (!cancelled_ && random_.below(20000) == 0) {
+      cancelled_ = true;
+      ++stats_.cancels;
+      core_->cancel(op_);
+    }
+    return;
+  }
+  if (working_ && !closing_ && world_.now_ns() >= wait_until_ns_) start();
+}
+
+void Actor::start() {
+  if (core_->state() != SessionState::kReady && ids_.empty()) return;
+  if (ids_.empty()) {
+    for (uint32_t f = 0; f < library_.formats.size(); ++f) {
+      ids_.emplace_back();
+      for (uint32_t d = 0; d < library_.documents; ++d) {
+        ids_[f].push_back(*core_->base_ids(format_ids_[f], BaseId(), document_tokens(library_, f, d)));
+      }
+    }
+  }
+  check_poison();
+  format_ = static_cast<uint32_t>(random_.below(library_.formats.size()));
+  document_ = static_cast<uint32_t>(random_.below(library_.documents));
+  rank_ = 0;
+  cancelled_ = false;
+  MatchRequest request;
+  request.format = format_ids_[format_];
+  request.ids = ids_[format_][document_];
+  request.lease_ms = random_.chance(800) ? 1000 : 0;
+  request.deadline_ns = 500 * kMillisecond;
+  lease_until_ns_ = world_.now_ns() + request.lease_ms * kMillisecond;
+  lease_boot_ = world_.boots();
+  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
+  auto op = core_->match(std::move(request));
+  world_.expect(op.has_value(), "match refused");
+  op_ = *op;
+  step_ = Step::kMatch;
+  ++stats_.matches;
+}
+
+void Actor::on_event(const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::kMatched: return on_matched(event);
+    case Event::Kind::kReserved: reserved_ = event.codes; return;
+    case Event::Kind::kLayer: return on_layer(event);
+    case Event::Kind::kPulled: return on_pulled(event);
+    case Event::Kind::kPushed: return on_pushed(event);
+  }
+}
+
+void Actor::on_matched(const Event& event) {
+  step_ = Step::kIdle;
+  wait_until_ns_ = world_.now_ns() + random_.below(5 * kMillisecond);
+  if (!event.status.ok()) return;
+  world_.expect(event.n_blocks <= library_.blocks_max, "more blocks than asked");
+  n_blocks_ = event.n_blocks;
+  lease_ = event.lease;
+  stats_.hit_blocks += n_blocks_;
+  if (n_blocks_ > 0) return start_pull();
+  if (lease_ != 0) core_->release(lease_);
+  lease_ = 0;
+  start_push();
+}
+
+void Actor::start_pull() {
+  PullRequest request;
+  request.format = format_ids_[format_];
+  request.rank = rank_;
+  request.ids.assign(ids_[format_][document_].begin(), ids_[format_][document_].begin() + n_blocks_);
+  for (uint32_t i = 0; i < n_blocks_; ++i) request.slots.push_back(i);
+  request.layout = &layouts_[format_][rank_];
+  request.lease = lease_;
+  request.deadline_ns = random_.chance(50) ? 300 * kMicrosecond : 800 * kMillisecond;
+  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
+  next_layer_ = 0;
+  check_poison();
+  auto op = core_->pull(std::move(request));
+  world_.expect(op.has_value(), "pull refused");
+  op_ = *op;
+  step_ = Step::kPull;
+}
+
+void Actor::on_layer(const Event& event) {
+  world_.expect(event.layer == next_layer_, "layers out of order");
+  ++next_layer_;
+}
+
+void Actor::on_pulled(const Event& event) {
+  const bool audit = step_ == Step::kAudit;
+  step_ = Step::kIdle;
+  check_pulled(event.codes, audit);
+  if (audit) {
+    audit_code_ = event.codes.empty() ? event.status.code() : event.codes[0];
+    return poison();
+  }
+  // I4: leased, in time, the same boot, no fault injected: every block must have come.
+  const bool undisturbed = lease_ != 0 && world_.now_ns() < lease_until_ns_ && !cancelled_ &&
+                           lease_boot_ == world_.boots() && event.status.ok();
+  if (undisturbed && !world_.options().faults.bit_rot_per_mille &&
+      !world_.options().faults.read_error_per_mille) {
+    for (const Code code : event.codes) {
+      world_.expect(code == Code::kOk, std::string("I4 a leased block was not readable: ") + code_name(code));
+    }
+  }
+  poison();
+  next_rank();
+}
+
+void Actor::check_pulled(const std::vector<Code>& codes, bool audit) {
+  for (uint32_t i = 0; i < codes.size(); ++i) {
+    if (codes[i] != Code::kOk) {
+      ++stats_.missed_blocks;
+      continue;
+    }
+    const BlockId block = audit ? audit_block_ : BlockId{ids_[format_][document_][i], rank_};
+    const uint64_t writer = library_.oracle.writer_of(block, layers_of(i));
+    world_.expect(writer != 0, "I1 wrong or phantom bytes were delivered as good");
+    world_.note(writer);
+    ++stats_.pulled_blocks;
+  }
+}
+
+void Actor::next_rank() {
+  if (cancelled_) {
+    lease_ = 0;
+    return;
+  }
+  if (++rank_ < library_.formats[format_].rank_count()) return start_pull();
+  if (lease_ != 0) core_->release(lease_);
+  lease_ = 0;
+  rank_ = 0;
+  if (n_blocks_ < library_.blocks_max) start_push();
+}
+
+void Actor::start_push() {
+  check_poison();
+  salt_ = ++library_.last_salt;
+  ack_ = random_.chance(600) ? wire::AckKind::kDurable : wire::AckKind::kCached;
+  push_first_ = n_blocks_;
+  PushRequest request;
+  request.format = format_ids_[format_];
+  request.rank = rank_;
+  if (push_first_ > 0) request.parent = ids_[format_][document_][push_first_ - 1];
+  for (uint32_t i = push_first_; i < library_.blocks_max; ++i) {
+    const BlockId block{ids_[format_][document_][i], rank_};
+    request.ids.push_back(block.base);
+    request.slots.push_back(i);
+    for (uint32_t l = 0; l < layers().size(); ++l) fill_layer(block, l, salt_, layer_bytes(i, l));
+  }
+  request.layout = &layouts_[format_][rank_];
+  request.ack = ack_;
+  request.deadline_ns = 1 * kSecond;
+  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
+  auto op = core_->push(std::move(request));
+  world_.expect(op.has_value(), "push refused");
+  op_ = *op;
+  step_ = Step::kPush;
+  reserved_.clear();
+  next_layer_ = 0;
+  wait_until_ns_ = world_.now_ns();
+}
+
+void Actor::on_pushed(const Event& event) {
+  step_ = Step::kIdle;
+  wait_until_ns_ = world_.now_ns() + random_.below(3 * kMillisecond);
+  for (uint32_t i = 0; i < event.codes.size(); ++i) {
+    const BlockId block{ids_[format_][document_][push_first_ + i], rank_};
+    if (event.codes[i] == Code::kOk) {
+      ++stats_.pushed_blocks;
+      // "Existed" counts as success too, but is only as durable as its own writer asked.
+      const bool granted = i < reserved_.size() && reserved_[i] == Code::kOk;
+      if (granted) library_.oracle.acked(block, ack_ == wire::AckKind::kDurable);
+    } else {
+      ++stats_.failed_pushes;
+    }
+  }
+  poison();
+  if (++rank_ < library_.formats[format_].rank_count() && !cancelled_) {
+    wait_until_ns_ = 0;
+    return start_push();
+  }
+  rank_ = 0;
+}
+
+bool Actor::audit(uint32_t format, const BlockId& block) {
+  VARVE_ASSERT(idle());
+  check_poison();
+  format_ = format;
+  rank_ = block.rank;
+  audit_block_ = block;
+  PullRequest request;
+  request.format = format_ids_[format];
+  request.rank = block.rank;
+  request.ids = {block.base};
+  request.slots = {0};
+  request.layout = &layouts_[format][block.rank];
+  request.deadline_ns = 2 * kSecond;
+  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
+  auto op = core_->pull(std::move(request));
+  if (!op) return false;
+  op_ = *op;
+  step_ = Step::kAudit;
+  cancelled_ = true;  // no cancels in an audit
+  return true;
+}
+
+uint32_t Actor::format_of(const BlockId& block) const {
+  for (uint32_t f = 0; f < ids_.size(); ++f) {
+    for (const auto& chain : ids_[f]) {
+      if (std::find(chain.begin(), chain.end(), block.base) != chain.end()) return f;
+    }
+  }
+  world_.fail("a block of no document");
+}
+
+void Actor::cut() { world_.fabric().break_client(reactor_); }
+
+void Actor::close() {
+  closing_ = true;
+  core_->close();
+}
+
+bool Actor::closed() const { return core_->state() == SessionState::kClosed && core_->at_rest(); }
+
+}  // namespace varve::sim

@@ -1,0 +1,101 @@
+// Actor: one client of the small world: matches prefixes, pulls what hits, pushes what is new, layer by layer, and
+// sometimes cancels, waits, or is cut off in the middle.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "client/varve.h"
+#include "tests/sim/oracle.h"
+#include "tests/sim/world.h"
+
+namespace varve::sim {
+
+// What all actors share: formats, documents (chains of base ids) and the oracle.
+struct Library {
+  std::vector<Format> formats;
+  uint32_t documents = 6;   // per format; they share their first block pairwise
+  uint32_t blocks_max = 5;  // per document
+  Oracle oracle;
+  uint64_t last_salt = 0;
+};
+std::vector<Format> draw_formats(Random& random);
+std::vector<uint32_t> document_tokens(const Library& library, uint32_t format, uint32_t document);
+
+struct ActorStats {
+  uint64_t matches = 0, hit_blocks = 0, pulled_blocks = 0, missed_blocks = 0, pushed_blocks = 0;
+  uint64_t failed_pushes = 0, cancels = 0;
+};
+
+class Actor {
+ public:
+  Actor(World& world, Library& library, uint32_t number);
+  // Looks at events, and starts the next thing when idle. Called after every step of the world.
+  void poke();
+  void stop_working() { working_ = false; }  // finishes what runs, starts nothing
+  bool idle() const { return step_ == Step::kIdle; }
+  void close();
+  bool closed() const;
+  void cut();  // breaks this client's lanes
+  const ActorStats& stats() const { return stats_; }
+
+  // A direct pull of one block, for the final audit; answered by audit_code() once audit_done().
+  bool audit(uint32_t format, const BlockId& block);
+  bool audit_done() const { return step_ == Step::kIdle; }
+  Code audit_code() const { return audit_code_; }
+  uint32_t format_of(const BlockId& block) const;
+  bool ready() const { return core_->state() == SessionState::kReady; }
+
+ private:
+  enum class Step : uint8_t { kIdle, kMatch, kPull, kPush, kAudit };
+  void start();
+  void start_pull();
+  void start_push();
+  void on_event(const Event& event);
+  void on_matched(const Event& event);
+  void on_layer(const Event& event);
+  void on_pulled(const Event& event);
+  void on_pushed(const Event& event);
+  void check_pulled(const std::vector<Code>& codes, bool audit);
+  void poison();
+  void check_poison();
+  void next_rank();
+  std::vector<ConstByteSpan> layers_of(uint32_t slot) const;
+  ByteSpan layer_bytes(uint32_t slot, uint32_t layer) const;
+  const std::vector<LayerSpec>& layers() const { return library_.formats[format_].ranks[rank_]; }
+
+  World& world_;
+  Library& library_;
+  uint32_t number_;
+  Random random_;
+  Reactor& reactor_;
+  std::unique_ptr<ClientCore> core_;
+  std::vector<std::byte> memory_;
+  RegionId region_ = 0;
+  std::vector<FormatId> format_ids_;
+  std::vector<std::vector<Layout>> layouts_;  // [format][rank]
+  std::vector<std::vector<std::vector<BaseId>>> ids_;  // [format][document], once connected
+
+  Step step_ = Step::kIdle;
+  bool working_ = true, closing_ = false;
+  OpId op_ = 0;
+  uint32_t format_ = 0, document_ = 0, rank_ = 0;
+  uint32_t n_blocks_ = 0;
+  uint64_t lease_ = 0;
+  Nanos lease_until_ns_ = 0;
+  uint32_t lease_boot_ = 0;
+  uint32_t next_layer_ = 0;
+  uint64_t salt_ = 0;
+  wire::AckKind ack_ = wire::AckKind::kCached;
+  uint32_t push_first_ = 0;
+  std::vector<Code> reserved_;
+  bool cancelled_ = false, poisoned_ = false;
+  Nanos op_deadline_ns_ = 0;
+  Nanos wait_until_ns_ = 0;
+  Code audit_code_ = Code::kOk;
+  BlockId audit_block_;
+  ActorStats stats_;
+};
+
+}  // namespace varve::sim

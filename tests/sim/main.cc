@@ -1,0 +1,119 @@
+// varve_sim: runs of the small world, each a function of (seed, commit), each in a process of its own.
+//
+//   varve_sim --seeds 200 --start 1     each seed twice; equal hashes, or it fails
+//   varve_sim --seed 7 --trace          one run, with its numbers
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tests/sim/run.h"
+
+namespace {
+
+struct Arguments {
+  uint64_t seeds = 0, start = 1, seed = 0;
+  bool trace = false, mutant = false, once = false;
+};
+
+bool parse(int argc, char** argv, Arguments& out) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const auto number = [&](uint64_t& value) {
+      if (i + 1 >= argc) return false;
+      char* end = nullptr;
+      value = std::strtoull(argv[++i], &end, 10);
+      return *end == 0 && end != argv[i];
+    };
+    bool ok = true;
+    if (flag == "--seeds") ok = number(out.seeds);
+    else if (flag == "--start") ok = number(out.start);
+    else if (flag == "--seed") ok = number(out.seed);
+    else if (flag == "--trace") out.trace = true;
+    else if (flag == "--once") out.once = true;
+    else if (flag == "--mutant-ack-before-flush") out.mutant = true;
+    else ok = false;
+    if (!ok) {
+      std::fprintf(stderr, "varve_sim: bad argument %s\nusage: varve_sim --seeds N [--start S] [--once] | --seed X"
+                           " [--trace] [--mutant-ack-before-flush]\n", flag.c_str());
+      return false;
+    }
+  }
+  return out.seeds > 0 || out.seed > 0;
+}
+
+// The child's hash, or false when it failed (its message is on stderr already).
+bool run_apart(uint64_t seed, const varve::sim::RunOptions& options, varve::sim::RunResult* result) {
+  int ends[2];
+  if (pipe(ends) != 0) return false;
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    close(ends[0]);
+    const varve::sim::RunResult r = varve::sim::run(seed, options);
+    const bool written = write(ends[1], &r, sizeof(r)) == sizeof(r);
+    std::fflush(nullptr);
+    _exit(written ? 0 : 1);
+  }
+  close(ends[1]);
+  size_t got = 0;
+  while (got < sizeof(*result)) {
+    const ssize_t n = read(ends[0], reinterpret_cast<char*>(result) + got, sizeof(*result) - got);
+    if (n <= 0) break;
+    got += static_cast<size_t>(n);
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) {
+    std::fprintf(stderr, "FAIL seed %" PRIu64 ": signal %d\nrepeat: tools/dev sim --seed %" PRIu64 " --trace\n",
+                 seed, WTERMSIG(status), seed);
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 && got == sizeof(*result);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  if (!parse(argc, argv, arguments)) return 2;
+  varve::sim::RunOptions options;
+  options.trace = arguments.trace;
+  options.ack_before_flush_mutant = arguments.mutant;
+  const uint64_t first = arguments.seeds > 0 ? arguments.start : arguments.seed;
+  const uint64_t count = arguments.seeds > 0 ? arguments.seeds : 1;
+  uint64_t failed = 0;
+  varve::sim::RunResult sum;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    varve::sim::RunResult a, b;
+    if (!run_apart(seed, options, &a)) {
+      ++failed;
+      continue;
+    }
+    if (!arguments.once) {
+      if (!run_apart(seed, options, &b) || a.hash != b.hash) {
+        std::fprintf(stderr, "FAIL seed %" PRIu64 ": two runs differ (%016" PRIx64 " %016" PRIx64 ")\n", seed,
+                     a.hash, b.hash);
+        ++failed;
+        continue;
+      }
+    }
+    std::printf("seed %" PRIu64 " hash %016" PRIx64 "\n", seed, a.hash);
+    sum.kills += a.kills;
+    sum.pulled_blocks += a.pulled_blocks;
+    sum.pushed_blocks += a.pushed_blocks;
+    sum.audited_blocks += a.audited_blocks;
+    sum.evicted_blocks += a.evicted_blocks;
+    sum.hit_blocks += a.hit_blocks;
+  }
+  std::printf("sim: %" PRIu64 " seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64 " blocks pushed, %" PRIu64
+              " hit, %" PRIu64 " pulled, %" PRIu64 " evicted, %" PRIu64 " audited after the last kill\n",
+              count, failed, sum.kills, sum.pushed_blocks, sum.hit_blocks, sum.pulled_blocks, sum.evicted_blocks,
+              sum.audited_blocks);
+  return failed == 0 ? 0 : 1;
+}

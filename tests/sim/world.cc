@@ -1,0 +1,237 @@
+// World: boot, kill, and the order of turns.
+#include "tests/sim/world.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace varve::sim {
+
+namespace {
+constexpr char kAddress[] = "node";
+}
+
+World::World(uint64_t seed, const NodeOptions& options)
+    : seed_(seed),
+      options_(options),
+      random_(seed * 0x9E3779B97F4A7C15ull + 1),
+      entropy_(seed ^ 0x5EED),
+      fabric_(make_sim_fabric(seed ^ 0xFAB)),
+      env_{clock_, entropy_, *fabric_} {
+  for (uint32_t t = 0; t < options.targets; ++t) {
+    platters_.push_back(std::make_unique<MemoryPlatter>(options.target_bytes));
+  }
+  entropy_.fill(node_uuid_);
+}
+
+Reactor& World::add_reactor() {
+  client_reactors_.push_back(std::make_unique<Reactor>(clock_, nullptr, ReactorOptions{}));
+  return *client_reactors_.back();
+}
+
+void World::boot() {
+  VARVE_ASSERT(!alive());
+  ++boots_;
+  note(boots_);
+  auto life = std::make_unique<Life>();
+  std::vector<flash::TargetInfo> targets;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    flash::TargetOptions options;
+    options.file.path = "platter-" + std::to_string(t);
+    options.index = t;
+    options.geometry.segment_pages = 256;
+    auto info = flash::prepare_platter(*platters_[t], options, node_uuid_, entropy_);
+    if (!info) fail(std::string("prepare_platter: ") + info.error().what());
+    targets.push_back(std::move(*info));
+  }
+  for (uint32_t s = 0; s < options_.shards; ++s) {
+    const Status status = boot_shard(*life, s, targets);
+    if (!status.ok()) fail(std::string("Shard::open: ") + status.what());
+  }
+  SessionOptions session;
+  entropy_.fill(session.domain_salt.bytes);
+  session.domain_salt = Digest();  // one salt for all lives of the domain
+  session.domain_salt.bytes[0] = std::byte{7};
+  session.boot_id = entropy_.next64();
+  std::vector<Shard*> shards;
+  for (const auto& shard : life->shards) shards.push_back(shard.get());
+  auto table = SessionTable::open(env_, *life->reactors[0], shards, session);
+  if (!table) fail(std::string("SessionTable::open: ") + table.error().what());
+  life->sessions = std::move(*table);
+  if (Status s = life->sessions->listen(kAddress, LinkOptions{}); !s.ok()) {
+    fail(std::string("listen: ") + s.what());
+  }
+  life_ = std::move(life);
+}
+
+Status World::boot_shard(Life& life, uint32_t shard, const std::vector<flash::TargetInfo>& targets) {
+  ReactorOptions reactor_options;
+  reactor_options.shard = shard;
+  life.reactors.push_back(std::make_unique<Reactor>(clock_, nullptr, reactor_options));
+  Reactor& reactor = *life.reactors.back();
+  std::vector<std::unique_ptr<BlockDevice>> devices;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    MemoryDeviceOptions memory;
+    memory.name = "platter-" + std::to_string(t);
+    memory.latency_min_ns = options_.device_latency_min_ns;
+    memory.latency_max_ns = options_.device_latency_max_ns;
+    memory.seed = random_.next();
+    FaultPlan plan = options_.faults;
+    plan.seed = random_.next();
+    auto device = FaultDevice::wrap(reactor, make_memory_device(reactor, *platters_[t], memory), plan);
+    life.devices.push_back(device.get());
+    devices.push_back(std::move(device));
+  }
+  // Page-aligned memory out of a plain vector.
+  life.arenas.emplace_back(options_.arena_bytes + kPageBytes);
+  auto* base = life.arenas.back().data();
+  const auto skew = reinterpret_cast<uintptr_t>(base) % kPageBytes;
+  const ByteSpan arena(base + (skew == 0 ? 0 : kPageBytes - skew), options_.arena_bytes);
+  ShardOptions options;
+  options.shard = shard;
+  options.shards = options_.shards;
+  options.fragments_max = options_.fragments_max;
+  const uint64_t bytes = options_.arena_bytes;
+  options.tier.limit_bytes[static_cast<int>(Budget::kPush)] = bytes / 8 * 3;
+  options.tier.limit_bytes[static_cast<int>(Budget::kPull)] = bytes / 8 * 2;
+  options.tier.limit_bytes[static_cast<int>(Budget::kResident)] = bytes / 8 * 3;
+  options.tier.blocks_max = 512;
+  options.flash.shard = shard;
+  options.flash.shards = options_.shards;
+  options.flash.checkpoint_interval_ns = 2 * kSecond;
+  options.flash.ack_before_flush_mutant = options_.ack_before_flush_mutant;
+  options.pull_window_bytes = 256 * kKiB;
+  options.lease_ms_max = 2000;
+  options.pushes_max = 64;
+  options.pulls_max = 32;
+  VARVE_TRY(auto opened, Shard::open(env_, reactor, arena, targets, std::move(devices), options));
+  opened->start();
+  life.shards.push_back(std::move(opened));
+  return Status();
+}
+
+// What a power cut leaves: platters, and whatever the volatile caches kept. The objects are abandoned.
+void World::kill() {
+  VARVE_ASSERT(alive());
+  note(0xDEAD);
+  for (FaultDevice* device : life_->devices) device->crash();
+  fabric_->abandon(kAddress);
+  static_cast<void>(life_.release());
+}
+
+void World::drain() {
+  VARVE_ASSERT(alive());
+  life_->sessions->drain();
+  for (const auto& shard : life_->shards) shard->drain();
+}
+
+bool World::drained() const {
+  for (const auto& shard : life_->shards) {
+    if (!shard->drained()) return false;
+  }
+  return true;
+}
+
+void World::stop_drained() {
+  VARVE_ASSERT(alive() && drained());
+  note(0x5709);
+  for (FaultDevice* device : life_->devices) device->crash();  // after a drain nothing is volatile
+  fabric_->abandon(kAddress);
+  static_cast<void>(life_.release());
+}
+
+bool World::step(Nanos until_ns) {
+  Nanos earliest = kNever;
+  std::vector<Reactor*> ready;
+  const auto consider = [&](Reactor& reactor) {
+    const Nanos at = std::max(reactor.next_work_ns(), now_ns());
+    if (reactor.next_work_ns() == kNever || at > earliest) return;
+    if (at < earliest) ready.clear();
+    earliest = at;
+    ready.push_back(&reactor);
+  };
+  for (const auto& reactor : client_reactors_) consider(*reactor);
+  if (alive()) {
+    for (const auto& reactor : life_->reactors) consider(*reactor);
+  }
+  if (earliest == kNever || earliest > until_ns) return false;
+  clock_.advance_to(earliest);
+  ready[random_.below(ready.size())]->turn();
+  clock_.advance_by(random_.below(200));  // work takes time
+  return true;
+}
+
+void World::run_for(Nanos duration_ns) {
+  const Nanos until = now_ns() + duration_ns;
+  while (step(until)) {
+  }
+  if (now_ns() < until) clock_.advance_to(until);
+}
+
+void World::fail(const std::string& what) const {
+  std::fprintf(stderr, "FAIL seed %llu at %llu ns: %s\nrepeat: tools/dev sim --seed %llu --trace\n",
+               static_cast<unsigned long long>(seed_), static_cast<unsigned long long>(now_ns()),
+               what.c_str(), static_cast<unsigned long long>(seed_));
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
+void World::check_limits() const {
+  if (!alive()) return;
+  for (const auto& shard : life_->shards) {
+    const DramTier& tier = shard->tier();
+    uint64_t sum = 0;
+    for (uint32_t b = 0; b < kBudgets; ++b) {
+      const auto budget = static_cast<Budget>(b);
+      expect(tier.used_bytes(budget) <= tier.limit_bytes(budget),
+             std::string("I7 budget over its limit: ") + budget_name(budget));
+      sum += tier.used_bytes(budget);
+    }
+    expect(sum <= options_.arena_bytes, "I7 the budgets exceed the arena");
+    expect(shard->index().fragment_count() <= options_.fragments_max, "I7 index over its limit");
+    for (uint32_t t = 0; t < options_.targets; ++t) {
+      const auto usage = shard->flash().usage(t);
+      expect(usage.live_pages + usage.reserved_pages <= usage.capacity_pages,
+             "I7 flash holds and promises more than it has");
+    }
+  }
+}
+
+void World::check_at_rest() const {
+  if (!alive()) return;
+  expect(life_->sessions->at_rest(), "I6 a session, lane or request is left");
+  for (const auto& shard : life_->shards) {
+    expect(shard->at_rest(), "I6 a shard holds an op, lease, grant or pin");
+    expect(shard->tier().at_rest(), "I6 DRAM is pinned, dirty or reading");
+  }
+}
+
+bool World::recovering() const {
+  for (const auto& shard : life_->shards) {
+    if (shard->recovering()) return true;
+  }
+  return false;
+}
+
+int64_t World::metric(const std::string& name, const std::string& labels) const {
+  int64_t sum = 0;
+  if (!alive()) return 0;
+  for (const auto& shard : life_->shards) sum += shard->metrics().number(name, labels);
+  return sum;
+}
+
+int64_t World::metric_sum(const std::string& name) const {
+  int64_t sum = 0;
+  if (!alive()) return 0;
+  for (const auto& shard : life_->shards) {
+    for (const auto& value : shard->metrics().values) {
+      if (value.name.name == name) sum += value.number;
+    }
+  }
+  return sum;
+}
+
+std::vector<FaultDevice*> World::devices() const {
+  return alive() ? life_->devices : std::vector<FaultDevice*>();
+}
+
+}  // namespace varve::sim

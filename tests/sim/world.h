@@ -1,0 +1,99 @@
+// World: one node, its shards, its platters and the clients, in one thread and in virtual time.
+//
+// Owns: the clock, the order of turns (earliest work first, ties by the seed), the node's lives (boot, kill),
+// the trace hash. A run is a function of (seed, commit). A killed node's objects are never turned again and are
+// left as they stood, as a killed process leaves them; each run is a process of its own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/varve.h"
+#include "common/device/device.h"
+#include "common/device/fault_device.h"
+#include "common/env/env.h"
+#include "server/flash/flash.h"
+#include "server/session/session.h"
+#include "server/shard/shard.h"
+#include "tests/doubles/sim_fabric.h"
+
+namespace varve::sim {
+
+struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
+  uint32_t shards = 1;
+  uint32_t targets = 2;
+  uint64_t target_bytes = 64 * kMiB;
+  uint64_t arena_bytes = 4 * kMiB;  // per shard
+  uint32_t fragments_max = 4096;
+  FaultPlan faults;
+  Nanos device_latency_min_ns = 20 * kMicrosecond, device_latency_max_ns = 400 * kMicrosecond;
+  bool ack_before_flush_mutant = false;
+};
+
+class World {
+ public:
+  World(uint64_t seed, const NodeOptions& options);
+
+  Env& env() { return env_; }
+  Random& random() { return random_; }
+  Nanos now_ns() const { return clock_.now_ns(); }
+  SimFabric& fabric() { return *fabric_; }
+
+  // A client's reactor; the world turns it from now on.
+  Reactor& add_reactor();
+  void boot();
+  void kill();      // power cut: devices lose or keep by coin, links break
+  bool alive() const { return life_ != nullptr; }
+  void drain();     // asks for a graceful stop; see drained()
+  bool drained() const;
+  void stop_drained();  // ends a drained node without a power cut
+
+  // Turns the reactor with the earliest work; false when nothing is left to do before `until_ns`.
+  bool step(Nanos until_ns);
+  void run_for(Nanos duration_ns);
+
+  void note(uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001B3ull; }
+  uint64_t hash() const { return hash_; }
+  [[noreturn]] void fail(const std::string& what) const;
+  void expect(bool ok, const std::string& what) const {
+    if (!ok) fail(what);
+  }
+
+  // Checks that hold at any time: I6 bounds, I7 limits.
+  void check_limits() const;
+  void check_at_rest() const;
+  bool recovering() const;
+  int64_t metric(const std::string& name, const std::string& labels = "") const;
+  // Sum over all labels.
+  int64_t metric_sum(const std::string& name) const;
+  std::vector<FaultDevice*> devices() const;
+  const NodeOptions& options() const { return options_; }
+  uint32_t boots() const { return boots_; }
+
+ private:
+  struct Life {
+    std::vector<std::unique_ptr<Reactor>> reactors;
+    std::vector<std::vector<std::byte>> arenas;
+    std::vector<std::unique_ptr<Shard>> shards;
+    std::vector<FaultDevice*> devices;
+    std::unique_ptr<SessionTable> sessions;
+  };
+  Status boot_shard(Life& life, uint32_t shard, const std::vector<flash::TargetInfo>& targets);
+
+  uint64_t seed_;
+  NodeOptions options_;
+  Random random_;
+  ManualClock clock_;
+  SeededEntropy entropy_;
+  std::unique_ptr<SimFabric> fabric_;
+  Env env_;
+  std::vector<std::unique_ptr<MemoryPlatter>> platters_;
+  std::vector<std::unique_ptr<Reactor>> client_reactors_;
+  std::unique_ptr<Life> life_;
+  std::byte node_uuid_[16];
+  uint32_t boots_ = 0;
+  uint64_t hash_ = 0xCBF29CE484222325ull;
+};
+
+}  // namespace varve::sim

@@ -1,0 +1,196 @@
+// Worker: the calls that an engine makes, in the order in which it makes them.
+#include "tools/demo/worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace varve::demo {
+
+namespace {
+
+constexpr Nanos kOpDeadline = 20 * kSecond;
+
+Nanos now_ns() { return SystemClock().now_ns(); }
+
+// What block `content` holds in `layer`: a function that both processes know.
+uint64_t word(uint64_t content, uint32_t layer, uint64_t i) {
+  uint64_t z = (content + 1) * 0x9E3779B97F4A7C15ull + (uint64_t{layer} << 40) + i;
+  z = (z ^ (z >> 29)) * 0xBF58476D1CE4E5B9ull;
+  return z ^ (z >> 32);
+}
+
+Format demo_format(const WorkerOptions& options) {
+  Format format;
+  format.model.bytes.fill(std::byte{0xDE});
+  format.lineage = "demo-1";
+  format.tokens_per_block = kTraceBlockTokens;
+  format.ranks.emplace_back(options.layers, LayerSpec{LayerKind::kFull, options.layer_bytes});
+  return format;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Worker>> Worker::open(const WorkerOptions& options) {
+  if (options.layer_bytes % 8 != 0) return Status::invalid("demo: layer bytes are a multiple of 8");
+  std::unique_ptr<Worker> worker(new Worker(options));
+  VARVE_RETURN_IF_ERROR(worker->start());
+  return worker;
+}
+
+Status Worker::start() {
+  ClientOptions client;
+  client.address = options_.address;
+  client.token = options_.token;
+  client.name = options_.role == Role::kPrefill ? "demo-prefill" : "demo-decode";
+  client.bulk_lanes = 2;
+  VARVE_TRY(client_, Client::open(client));
+  VARVE_RETURN_IF_ERROR(client_->wait_ready(20 * kSecond));
+  const uint64_t block_bytes = uint64_t{options_.layers} * options_.layer_bytes;
+  memory_.resize(block_bytes * options_.blocks_max);
+  VARVE_TRY(region_, client_->register_memory(memory_.data(), memory_.size()));
+  VARVE_TRY(format_, client_->format(demo_format(options_)));
+  for (uint32_t l = 0; l < options_.layers; ++l) {
+    LayerLayout layer;
+    layer.region = region_;
+    layer.offset = uint64_t{l} * options_.layer_bytes * options_.blocks_max;
+    layer.stride = options_.layer_bytes;
+    layout_.layers.push_back(layer);
+  }
+  return Status();
+}
+
+ByteSpan Worker::bytes(uint32_t slot, uint32_t layer) const {
+  const LayerLayout& l = layout_.layers[layer];
+  auto* base = const_cast<std::byte*>(memory_.data());
+  return {base + l.offset + slot * l.stride, options_.layer_bytes};
+}
+
+bool Worker::check_layer(uint32_t slot, uint32_t layer) const {
+  const ByteSpan data = bytes(slot, layer);
+  uint64_t difference = 0;
+  for (size_t i = 0; i < data.size() / 8; ++i) {
+    difference |= load<uint64_t>(data, i * 8) ^ word(content_[slot], layer, i);
+  }
+  return difference == 0;
+}
+
+Status Worker::make_ids(const TraceRequest& request) {
+  const size_t blocks = std::min<size_t>(request.ids.size(), options_.blocks_max);
+  content_.assign(request.ids.begin(), request.ids.begin() + static_cast<ptrdiff_t>(blocks));
+  std::vector<uint32_t> tokens;
+  tokens.reserve(blocks * kTraceBlockTokens);
+  for (const uint64_t id : content_) {
+    for (uint32_t t = 0; t < kTraceBlockTokens; ++t) {
+      tokens.push_back(static_cast<uint32_t>(word(id, 0xFFFF, t)));
+    }
+  }
+  VARVE_TRY(ids_, client_->base_ids(format_, BaseId(), tokens));
+  return Status();
+}
+
+RequestReport Worker::play(const TraceRequest& request) {
+  RequestReport report;
+  for (uint32_t attempt = 0;; ++attempt) {
+    report.retries = attempt;
+    Status status = make_ids(request);
+    if (status.ok()) status = try_once(report);
+    if (status.ok()) return report;
+    report.error = std::string(code_name(status.code())) + ": " + status.what();
+    if (attempt == options_.retries_max) return report;
+    // The daemon may be gone: an engine would recompute; we wait, to show that nothing is lost.
+    if (!client_->wait_ready(kSecond / 2).ok()) continue;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+Status Worker::try_once(RequestReport& report) {
+  const RequestReport before = report;
+  report = RequestReport();
+  report.retries = before.retries;
+  report.error = before.error;
+  report.blocks = static_cast<uint32_t>(ids_.size());
+  MatchRequest match;
+  match.format = format_;
+  match.ids = ids_;
+  match.lease_ms = 20000;
+  match.deadline_ns = 5 * kSecond;
+  VARVE_TRY(const OpId op, client_->match(std::move(match)));
+  VARVE_TRY(const Event matched, client_->wait(op, kOpDeadline));
+  VARVE_RETURN_IF_ERROR(matched.status);
+  report.hit_blocks = matched.n_blocks;
+  uint32_t have = matched.n_blocks;
+  if (have > 0) {
+    VARVE_RETURN_IF_ERROR(pull(have, matched.lease, report));
+    have = report.pulled_blocks;
+  }
+  client_->release(matched.lease);
+  if (options_.role == Role::kPrefill && have < ids_.size()) return push(have, report);
+  return Status();
+}
+
+Status Worker::pull(uint32_t blocks, uint64_t lease, RequestReport& report) {
+  PullRequest request;
+  request.format = format_;
+  request.ids.assign(ids_.begin(), ids_.begin() + blocks);
+  for (uint32_t i = 0; i < blocks; ++i) request.slots.push_back(i);
+  request.layout = &layout_;
+  request.lease = lease;
+  request.deadline_ns = kOpDeadline;
+  const Nanos started = now_ns();
+  VARVE_TRY(const OpId op, client_->pull(std::move(request)));
+  VARVE_TRY(const Event pulled, client_->wait(op, 2 * kOpDeadline));
+  report.pull_ns = now_ns() - started;
+  report.first_layer_ns = pulled.first_layer_ns;
+  report.pulled_bytes = pulled.bytes;
+  VARVE_RETURN_IF_ERROR(pulled.status);
+  // The usable prefix ends at the first block that did not come.
+  bool prefix = true;
+  for (uint32_t i = 0; i < blocks; ++i) {
+    if (pulled.codes[i] != Code::kOk) {
+      ++report.failed_blocks;
+      prefix = false;
+      continue;
+    }
+    if (prefix) ++report.pulled_blocks;
+    bool right = true;
+    for (uint32_t l = 0; l < options_.layers; ++l) right = right && check_layer(i, l);
+    if (!right) ++report.wrong_blocks;
+  }
+  return Status();
+}
+
+// "Computes" a layer of all new blocks, hands it over, computes the next while it travels.
+Status Worker::push(uint32_t first, RequestReport& report) {
+  PushRequest request;
+  request.format = format_;
+  if (first > 0) request.parent = ids_[first - 1];
+  request.ids.assign(ids_.begin() + first, ids_.end());
+  for (uint32_t i = first; i < ids_.size(); ++i) request.slots.push_back(i);
+  request.layout = &layout_;
+  request.ack = wire::AckKind::kDurable;
+  request.deadline_ns = kOpDeadline;
+  const Nanos started = now_ns();
+  VARVE_TRY(const OpId op, client_->push(std::move(request)));
+  for (uint32_t l = 0; l < options_.layers; ++l) {
+    for (uint32_t slot = first; slot < ids_.size(); ++slot) {
+      const ByteSpan data = bytes(slot, l);
+      for (size_t i = 0; i < data.size() / 8; ++i) store(data, i * 8, word(content_[slot], l, i));
+    }
+    VARVE_RETURN_IF_ERROR(client_->push_layer(op, l));
+  }
+  VARVE_TRY(const Event pushed, client_->wait(op, 2 * kOpDeadline));
+  report.push_ns = now_ns() - started;
+  report.pushed_bytes = pushed.bytes;
+  VARVE_RETURN_IF_ERROR(pushed.status);
+  for (const Code code : pushed.codes) {
+    if (code == Code::kOk) {
+      ++report.pushed_blocks;
+    } else {
+      ++report.failed_blocks;
+    }
+  }
+  return Status();
+}
+
+}  // namespace varve::demo

@@ -1,0 +1,63 @@
+// Worker: an engine's prefill or decode process without the engine: same calls, bytes that can be checked.
+//
+// Prefill: match the prompt's prefix, pull what hits, make what is new, push it layer by layer. Decode: match the
+// whole prompt and pull it layer by layer. Every byte that arrives is compared with what its maker wrote.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/varve.h"
+#include "tools/demo/trace.h"
+
+namespace varve::demo {
+
+enum class Role : uint8_t { kPrefill, kDecode };
+
+struct WorkerOptions {
+  Role role = Role::kPrefill;
+  std::string address = "127.0.0.1:7440";
+  std::string token;
+  uint32_t layers = 16;
+  uint32_t layer_bytes = 64 * 1024;  // of one block of kTraceBlockTokens
+  uint32_t blocks_max = 256;         // of one request; longer prompts are cut there
+  uint32_t retries_max = 120;        // of one request, while the daemon is away
+};
+
+// What one request did; printed as one JSON line.
+struct RequestReport {
+  uint32_t blocks = 0, hit_blocks = 0, pulled_blocks = 0, pushed_blocks = 0, existing_blocks = 0;
+  uint32_t failed_blocks = 0, wrong_blocks = 0, retries = 0;
+  uint64_t pulled_bytes = 0, pushed_bytes = 0;
+  Nanos pull_ns = 0, first_layer_ns = 0, push_ns = 0;
+  std::string error;  // of the last failed try; empty = none
+};
+
+class Worker {
+ public:
+  static Result<std::unique_ptr<Worker>> open(const WorkerOptions& options);
+  // Plays one request to its end, again after a lost daemon.
+  RequestReport play(const TraceRequest& request);
+
+ private:
+  explicit Worker(const WorkerOptions& options) : options_(options) {}
+  Status start();
+  Status make_ids(const TraceRequest& request);
+  Status try_once(RequestReport& report);
+  Status pull(uint32_t blocks, uint64_t lease, RequestReport& report);
+  Status push(uint32_t first, RequestReport& report);
+  bool check_layer(uint32_t slot, uint32_t layer) const;
+  ByteSpan bytes(uint32_t slot, uint32_t layer) const;
+
+  WorkerOptions options_;
+  std::unique_ptr<Client> client_;
+  std::vector<std::byte> memory_;
+  RegionId region_ = 0;
+  FormatId format_ = 0;
+  Layout layout_;
+  std::vector<uint64_t> content_;  // ids of the trace, one per block of the request
+  std::vector<BaseId> ids_;
+};
+
+}  // namespace varve::demo
