@@ -139,6 +139,10 @@ class DramTier {
   // resident block count as kPull until its last unpin. False: no room now.
   [[nodiscard]] bool take_extent(TierBlock& block, uint32_t extent, uint32_t bytes);
   Slab& extent(TierBlock& block, uint32_t extent);
+  // For whom the bytes of a granted block are lent to (server/session).
+  const Slab& extent(const TierBlock& block, uint32_t extent) const {
+    return const_cast<DramTier*>(this)->extent(const_cast<TierBlock&>(block), extent);
+  }
 
   TierBlock* find(uint32_t slot);  // by index slot; null when not in DRAM; counts a hit or a miss
   const TierBlock* peek(uint32_t slot) const;  // the same for a lookup: counts nothing (I5)
@@ -159,6 +163,7 @@ class DramTier {
   uint64_t limit_bytes(Budget budget) const;
   uint64_t evictable_bytes() const;
   Arena& arena() { return arena_; }
+  const Arena& arena() const { return arena_; }
   void register_metrics(MetricSet& metrics);
   bool at_rest() const;  // nothing pinned, dirty or reading: for leak checks (I6)
 
