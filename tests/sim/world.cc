@@ -15,7 +15,7 @@ World::World(uint64_t seed, const NodeOptions& options)
       options_(options),
       random_(seed * 0x9E3779B97F4A7C15ull + 1),
       entropy_(seed ^ 0x5EED),
-      fabric_(make_sim_fabric(seed ^ 0xFAB)),
+      fabric_(std::make_unique<SimFabric>(clock_, seed ^ 0xFAB)),
       env_{clock_, entropy_, *fabric_} {
   for (uint32_t t = 0; t < options.targets; ++t) {
     platters_.push_back(std::make_unique<MemoryPlatter>(options.target_bytes));
