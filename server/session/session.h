@@ -34,21 +34,32 @@ struct SessionOptions {
   uint32_t sessions_max = 64;
   uint32_t lanes_unnamed_max = 64;   // accepted, HELLO not yet seen
   uint32_t formats_max = 256;        // in sum
+  uint64_t formats_bytes_max = 64 * kMiB;  // in sum, with their extent tables
   uint32_t requests_max = 256;       // per session in flight
   uint32_t attempts_max = 256;       // per session, live
   uint32_t pulls_max = 64;           // per session
   uint32_t leases_max = 256;         // per session
+  // In sum over all sessions: the pools made at start (70 KiB a match or pull, 130 KiB a reserve).
+  uint32_t matches_sum_max = 64;
+  uint32_t reserves_sum_max = 32;
+  uint32_t pulls_sum_max = 256;
+  uint32_t grants_sum_max = 4096;
+  uint32_t leases_sum_max = 4096;
   uint32_t handshake_ms_max = 5000;
   uint32_t idle_ms_max = 60000;      // no frame at all: ping at half of it, close at the end
   uint32_t reserve_ms_max = 60000;
   uint32_t lease_ms_max = 60000;
+  uint32_t pull_ms_max = 600000;     // longer deadlines count as this
+  uint32_t drain_ms = 10000;         // said in GOODBYE
   uint64_t credit_bytes_max = 256 * kMiB;
+  uint64_t credit_bytes_min = 4 * kMiB;  // a HELLO with less is refused: one window must fit
   uint32_t k = 1, m = 0;
 };
 
 class SessionTable {
  public:
-  static Result<std::unique_ptr<SessionTable>> open(Env& env, Reactor& reactor, std::vector<Shard*> shards,
+  static Result<std::unique_ptr<SessionTable>> open(Env& env, Reactor& reactor,
+                                                    std::vector<Shard*> shards,
                                                     const SessionOptions& options);
   virtual ~SessionTable() = default;
   virtual Status listen(const std::string& address, const LinkOptions& link) = 0;

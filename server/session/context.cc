@@ -1,0 +1,133 @@
+// The pools and counters of all sessions, and how a part of a session speaks and fails.
+#include "server/session/context.h"
+
+#include <string>
+
+#include "server/session/formats.h"
+#include "server/session/grants.h"
+#include "server/session/lane.h"
+#include "server/session/leases.h"
+#include "server/session/requests.h"
+
+namespace varve {
+
+const char* malformed_name(Malformed kind) {
+  static constexpr const char* kNames[kMalformedKinds] = {"frame",  "lane",   "state",
+                                                          "extent", "credit", "payload"};
+  return kNames[static_cast<uint8_t>(kind)];
+}
+
+const char* discarded_name(Discarded kind) {
+  static constexpr const char* kNames[kDiscardedKinds] = {"unknown", "foreign", "failed"};
+  return kNames[static_cast<uint8_t>(kind)];
+}
+
+SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& session_options,
+                               std::vector<Shard*> home_shards)
+    : reactor(session_reactor),
+      options(session_options),
+      shards(std::move(home_shards)),
+      head_buffer(kHeadBytesMax) {
+  const auto shard_count = static_cast<uint32_t>(shards.size());
+  formats = std::make_unique<FormatTable>(options.formats_max, options.formats_bytes_max, options.k);
+  matches = std::make_unique<Pool<MatchRequest>>(options.matches_sum_max, shard_count);
+  reserves = std::make_unique<Pool<ReserveRequest>>(options.reserves_sum_max, shard_count);
+  pulls = std::make_unique<Pool<PullRequest>>(options.pulls_sum_max, shard_count);
+  grants = std::make_unique<Pool<Grant>>(options.grants_sum_max);
+  leases = std::make_unique<Pool<SessionLease>>(options.leases_sum_max, shard_count);
+}
+
+SessionContext::~SessionContext() = default;
+
+void SessionScope::reply(ConstByteSpan head) {
+  if (ending || urgent == nullptr) return;
+  if (!urgent->send_head(head)) fail(Status::overloaded("the urgent lane is full: the client reads nothing"));
+}
+
+void SessionScope::fail(Status cause) {
+  VARVE_ASSERT(!cause.ok());
+  if (failure.ok()) failure = cause;
+  context.reactor.make_ready(task);
+}
+
+void SessionScope::fail_malformed(Malformed kind, Status cause) {
+  if (failure.ok() && !ending) context.metrics.malformed[static_cast<uint8_t>(kind)].add();
+  fail(cause);
+}
+
+namespace {
+
+std::string label(const char* name, const char* value) {
+  return std::string(name) + "=\"" + value + "\"";
+}
+
+void add_by_code(MetricSet& metrics, const char* name, const char* help,
+                 const Counter (&counters)[kCodeCount]) {
+  for (uint8_t code = 0; code < kCodeCount; ++code) {
+    metrics.add({name, label("code", code_name(static_cast<Code>(code))), help}, &counters[code]);
+  }
+}
+
+}  // namespace
+
+void SessionMetrics::register_in(MetricSet& set) {
+  set.add({"varve_sessions", "", "Sessions open."}, &sessions);
+  set.add({"varve_session_lanes", "", "Lanes open, unnamed ones included."}, &lanes);
+  set.add({"varve_session_formats", "", "Formats registered."}, &formats);
+  set.add({"varve_session_grants", "", "Attempts lent to sessions."}, &grants);
+  set.add({"varve_session_leases", "", "Leases held by sessions."}, &leases);
+  set.add({"varve_session_requests", "", "Matches, reserves and pulls in flight."}, &requests);
+  set.add({"varve_session_opened_total", "", "Sessions opened."}, &opened);
+  add_by_code(set, "varve_session_closed_total", "Sessions closed, by cause.", closed);
+  set.add({"varve_session_links_refused_total", "", "Connections dropped before HELLO."},
+          &links_refused);
+  add_by_code(set, "varve_session_hellos_refused_total", "Lanes refused at HELLO.", hellos_refused);
+  for (uint8_t kind = 0; kind < kMalformedKinds; ++kind) {
+    set.add({"varve_session_malformed_total",
+             label("reason", malformed_name(static_cast<Malformed>(kind))),
+             "Frames that closed their session."},
+            &malformed[kind]);
+  }
+  for (uint8_t kind = 0; kind < kDiscardedKinds; ++kind) {
+    set.add({"varve_session_extents_discarded_total",
+             label("reason", discarded_name(static_cast<Discarded>(kind))),
+             "EXTENT frames whose payload nobody wanted."},
+            &discarded_frames[kind]);
+  }
+  set.add({"varve_session_extent_bytes_discarded_total", "", "Payload of discarded EXTENT frames."},
+          &discarded_bytes);
+  const auto count = [&set](const char* kind, const Counter& counter) {
+    set.add({"varve_session_requests_total", label("kind", kind), "Requests, by kind."}, &counter);
+  };
+  count("match", matches);
+  count("release", releases);
+  count("reserve", reserves);
+  count("commit", commits);
+  count("abort", aborts);
+  count("pull", pulls);
+  count("cancel", cancels);
+  add_by_code(set, "varve_session_requests_refused_total",
+              "Requests answered with a refusal by the session itself.", requests_refused);
+  set.add({"varve_session_reservations_expired_total", "", "Attempts ended by their time."},
+          &reservations_expired);
+  set.add({"varve_session_leases_expired_total", "", "Leases ended by their time."}, &leases_expired);
+  set.add({"varve_session_pulls_timed_out_total", "", "Pulls ended by their deadline."},
+          &pulls_timed_out);
+  set.add({"varve_session_corrupt_extents_total", "", "Pushed extents whose checksum did not hold."},
+          &corrupt_extents);
+  set.add({"varve_push_received_bytes_total", "", "Payload received into slabs."}, &pushed_bytes);
+  set.add({"varve_pull_sent_bytes_total", "", "Payload handed to bulk lanes."}, &pulled_bytes);
+  const auto time = [&set](const char* kind, const Histogram& histogram) {
+    set.add({"varve_session_request_seconds", label("kind", kind), "From frame to answer."},
+            &histogram);
+  };
+  time("match", match_ns);
+  time("reserve", reserve_ns);
+  time("commit", commit_ns);
+  time("pull", pull_ns);
+  time("cancel", cancel_ns);
+  set.add({"varve_pull_credit_wait_seconds", "", "From asking for a window's credit to having it."},
+          &credit_wait_ns);
+}
+
+}  // namespace varve

@@ -1,0 +1,101 @@
+// context: what all sessions of a node share: pools, shards, counters and the one head buffer.
+//
+// Built once by SessionTable and handed to every part of a session. Thread rule: session shard only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/metrics/metrics.h"
+#include "common/wire/wire.h"
+#include "server/op/part.h"
+#include "server/session/session.h"
+#include "server/shard/shard.h"
+
+namespace varve {
+
+struct MatchRequest;
+struct ReserveRequest;
+struct PullRequest;
+struct Grant;
+struct SessionLease;
+class FormatTable;
+
+// Why a frame closed its session: the label of a counter.
+enum class Malformed : uint8_t { kFrame, kLane, kState, kExtent, kCredit, kPayload };
+inline constexpr uint32_t kMalformedKinds = 6;
+const char* malformed_name(Malformed kind);
+
+// Why an EXTENT payload was received into nothing.
+enum class Discarded : uint8_t { kUnknown, kForeign, kFailed };
+inline constexpr uint32_t kDiscardedKinds = 3;
+const char* discarded_name(Discarded kind);
+
+struct SessionMetrics {
+  Gauge sessions, lanes, formats, grants, leases, requests;
+  Counter opened, closed[kCodeCount];
+  Counter links_refused, hellos_refused[kCodeCount];
+  Counter malformed[kMalformedKinds];
+  Counter discarded_frames[kDiscardedKinds], discarded_bytes;
+  Counter matches, releases, reserves, commits, aborts, pulls, cancels;
+  Counter requests_refused[kCodeCount];
+  Counter reservations_expired, leases_expired, pulls_timed_out, corrupt_extents;
+  Counter pushed_bytes, pulled_bytes;
+  Histogram match_ns, reserve_ns, commit_ns, pull_ns, credit_wait_ns, cancel_ns;
+  void register_in(MetricSet& metrics);
+};
+
+struct SessionContext {
+  SessionContext(Reactor& session_reactor, const SessionOptions& session_options,
+                 std::vector<Shard*> home_shards);
+  ~SessionContext();
+  SessionContext(const SessionContext&) = delete;
+  SessionContext& operator=(const SessionContext&) = delete;
+
+  uint32_t home_of(const BaseId& id) const {
+    return Shard::home(id, options.slices, static_cast<uint32_t>(shards.size()));
+  }
+  // A head is copied by the link before the next one is encoded.
+  wire::Encoder encoder() { return wire::Encoder(head_buffer); }
+  void post_to_home(const PullPart& part, Message& message) {
+    shards[part.shard]->reactor().post(message);
+  }
+
+  Reactor& reactor;
+  const SessionOptions options;
+  const std::vector<Shard*> shards;
+  std::vector<std::byte> head_buffer;
+  SessionMetrics metrics;
+  std::unique_ptr<FormatTable> formats;
+  std::unique_ptr<Pool<MatchRequest>> matches;
+  std::unique_ptr<Pool<ReserveRequest>> reserves;
+  std::unique_ptr<Pool<PullRequest>> pulls;
+  std::unique_ptr<Pool<Grant>> grants;
+  std::unique_ptr<Pool<SessionLease>> leases;
+  uint64_t lease_last = 0;                     // ids are never reused within a boot
+  // Mean of recent pulls, for the estimates of MATCHED: 1 GiB/s until something was measured.
+  uint64_t pull_ns_per_mib = kSecond / 1024;
+};
+
+// What the parts of one session share.
+struct SessionScope {
+  SessionScope(SessionContext& session_context, Task& session_task)
+      : context(session_context), task(session_task) {}
+  // Answers on the urgent lane; nothing once the session ends. A full queue fails the session (N5).
+  void reply(ConstByteSpan head);
+  // Notes that the session must end; the first cause counts.
+  void fail(Status cause);
+  void fail_malformed(Malformed kind, Status cause);
+  // Something that the session held is gone: it looks again whether it is at rest.
+  void something_ended() { context.reactor.make_ready(task); }
+  bool over() const { return ending || !failure.ok(); }
+
+  SessionContext& context;
+  Task& task;
+  uint64_t id = 0;
+  class Lane* urgent = nullptr;
+  bool ending = false;
+  Status failure;
+};
+
+}  // namespace varve

@@ -1,0 +1,100 @@
+// Registration of formats: decode, check, fingerprint, extent tables; shared by equal registrations.
+#include "server/session/formats.h"
+
+#include <algorithm>
+
+namespace varve {
+
+FormatTable::FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k)
+    : formats_max_(formats_max), bytes_max_(bytes_max), k_(k) {
+  entries_.reserve(formats_max);
+}
+
+FormatTable::~FormatTable() { VARVE_ASSERT(entries_.empty(), entries_.size()); }
+
+FormatEntry* FormatTable::find(const Digest& fingerprint) {
+  for (const auto& entry : entries_) {
+    if (entry->format.fingerprint == fingerprint) return entry.get();
+  }
+  return nullptr;
+}
+
+Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
+  VARVE_TRY(Format format, Format::decode(canonical));
+  VARVE_RETURN_IF_ERROR(format.validate());
+  const Digest fingerprint = format.fingerprint();
+  if (FormatEntry* known = find(fingerprint)) {
+    ++known->users;
+    return known;
+  }
+  if (entries_.size() >= formats_max_) return Status::overloaded("formats_max formats are registered");
+  auto entry = std::make_unique<FormatEntry>();
+  entry->bytes = canonical.size() + sizeof(FormatEntry);
+  for (const auto& layers : format.ranks) {
+    VARVE_TRY(ExtentTable table, ExtentTable::of(layers, k_));
+    entry->bytes += table.extents.size() * sizeof(ExtentSpec) + layers.size() * sizeof(LayerSpec) +
+                    table.layer_last_extent.size() * sizeof(uint32_t);
+    entry->format.tables.push_back(std::move(table));
+  }
+  if (bytes_ + entry->bytes > bytes_max_) return Status::overloaded("formats_bytes_max is reached");
+  const std::string& lineage = format.lineage;
+  entry->format.lineage = xxh3(0, std::as_bytes(std::span(lineage.data(), lineage.size())));
+  entry->format.fingerprint = fingerprint;
+  entry->format.format = std::move(format);
+  entry->users = 1;
+  bytes_ += entry->bytes;
+  entries_.push_back(std::move(entry));
+  return entries_.back().get();
+}
+
+void FormatTable::release(FormatEntry& entry) {
+  VARVE_ASSERT(entry.users > 0);
+  if (--entry.users > 0) return;
+  const auto at = std::find_if(entries_.begin(), entries_.end(),
+                               [&entry](const auto& held) { return held.get() == &entry; });
+  VARVE_ASSERT(at != entries_.end());
+  VARVE_ASSERT(bytes_ >= entry.bytes, bytes_, entry.bytes);
+  bytes_ -= entry.bytes;
+  entries_.erase(at);
+}
+
+Result<uint32_t> SessionFormats::add(ConstByteSpan canonical) {
+  VARVE_TRY(FormatEntry * entry, table_.acquire(canonical));
+  const auto at = std::find(entries_.begin(), entries_.end(), entry);
+  if (at != entries_.end()) {
+    table_.release(*entry);
+    return static_cast<uint32_t>(at - entries_.begin()) + 1;
+  }
+  if (entries_.size() >= handles_max_) {
+    table_.release(*entry);
+    return Status::quota("this session has formats_max formats");
+  }
+  entries_.push_back(entry);
+  return static_cast<uint32_t>(entries_.size());
+}
+
+void SessionFormats::clear() {
+  for (FormatEntry* entry : entries_) table_.release(*entry);
+  entries_.clear();
+}
+
+Result<ExtentRange> extents_of_layers(const ExtentTable& table, uint32_t layer_first,
+                                      uint32_t layer_count) {
+  const auto layers = static_cast<uint32_t>(table.layer_last_extent.size());
+  if (layer_first >= layers) return Status::invalid("layer_first is beyond the layers of the rank");
+  if (layer_count == 0) layer_count = layers - layer_first;
+  if (layer_count > layers - layer_first) {
+    return Status::invalid("layer_count is beyond the layers of the rank");
+  }
+  ExtentRange range;
+  range.end = table.layer_last_extent[layer_first + layer_count - 1] + 1;
+  while (range.first < range.end) {
+    const ExtentSpec& extent = table.extents[range.first];
+    if (layer_first < extent.layer_first + extent.layer_count) break;
+    ++range.first;
+  }
+  VARVE_ASSERT(range.first < range.end, range.first, range.end);
+  return range;
+}
+
+}  // namespace varve

@@ -1,0 +1,101 @@
+// Grants: the slabs that homes lend to one session, from RESERVE to COMMIT or to their end.
+//
+// Payload of EXTENT frames is received straight into the lent slabs, its CRC32C continues over the pieces
+// as they arrive, the pad of a complete extent is zeroed, and the table of COMMIT is written into the
+// header pages. A loan goes back to its home by CommitPart or AbortPart, never while a receive is in
+// flight into it. Only this file knows whether one is.
+#pragma once
+
+#include <array>
+
+#include "server/session/context.h"
+#include "server/session/lane.h"
+
+namespace varve {
+
+class Grants;
+
+struct ExtentProgress {
+  uint32_t received_bytes = 0;
+  uint32_t crc = 0;    // of what was received, seeded
+  bool busy = false;   // a piece is being received
+};
+
+struct Grant : ListHook {
+  enum class State : uint8_t {
+    kFree,        // in the pool, or reserved by a RESERVE in flight
+    kReceiving,   // the slabs are ours
+    kDraining,    // must go back, but a receive is in flight into it
+    kCommitting,  // CommitPart is at the home
+    kAborting,    // AbortPart is at the home
+  };
+  State state = State::kFree;
+  Grants* grants = nullptr;
+  uint64_t reserve_op = 0;
+  uint32_t index = 0;
+  uint32_t shard = 0;
+  BlockId block;
+  const ExtentTable* table = nullptr;
+  GrantLoan loan;
+  Status failure;              // why it cannot be committed
+  uint32_t receives = 0;       // in flight into the slabs
+  uint32_t complete = 0;       // extents
+  bool commit_waits = false;   // COMMIT came before the last extent
+  uint64_t answer_op = 0;      // of COMMIT or ABORT
+  enum class Answer : uint8_t { kNone, kCommitted, kAborted } answer = Answer::kNone;
+  Nanos commit_began_ns = 0;
+  Timer timer;                 // the reservation
+  CommitPart commit;
+  AbortPart abort;
+  std::array<ExtentProgress, kExtentsMax> progress;
+};
+
+class Grants {
+ public:
+  explicit Grants(SessionScope& scope) : scope_(scope) {}
+  // Takes up to `wanted` grants from the pool and this session's limit; they count from now on.
+  uint32_t reserve(uint32_t wanted, std::span<Grant*> out);
+  void give_up(Grant& grant);  // reserved and not granted
+  struct Begin {
+    uint64_t reserve_op = 0;
+    uint32_t index = 0;
+    BlockId block;
+    const ExtentTable* table = nullptr;
+    GrantLoan loan;
+    Nanos hold_ns = 0;
+  };
+  void begin(Grant& grant, const Begin& begin);
+  bool holds(uint64_t reserve_op) const;
+
+  // EXTENT: fills `where`, or leaves it empty (discarded). Not ok: malformed.
+  Status place(const wire::Extent& body, uint32_t payload_bytes, ExtentReceive& receive,
+               Placement& where);
+  void received(ExtentReceive& receive);  // the payload is there
+  void dropped(ExtentReceive& receive);   // its lane is closed
+
+  void commit(uint64_t op, const wire::CommitView& view);
+  void abort(uint64_t op, const wire::Abort& body);
+  void cancel(uint64_t reserve_op);  // CANCEL of a RESERVE that has been answered
+  void end_all();                    // session end
+  uint32_t count() const { return count_; }
+
+ private:
+  Grant* find(uint64_t reserve_op, uint32_t index);
+  void discard(ExtentReceive& receive, Discarded why, uint32_t payload_bytes);
+  void extent_complete(Grant& grant, ExtentReceive& receive);
+  void try_commit(Grant& grant);
+  void submit_commit(Grant& grant);
+  void end(Grant& grant, Status why);
+  void submit_abort(Grant& grant);
+  void answer(Grant& grant, Status status);
+  void answer_unknown(uint64_t op, const wire::Commit& body, Code code);
+  void finish(Grant& grant);
+  static void on_committed(Part& part);
+  static void on_aborted(Part& part);
+
+  SessionScope& scope_;
+  List<Grant> live_;
+  uint32_t count_ = 0;  // reserved and live
+};
+
+}  // namespace varve

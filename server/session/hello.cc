@@ -1,0 +1,52 @@
+// The checks of HELLO in the order that tells a stranger least.
+#include "server/session/hello.h"
+
+namespace varve {
+
+bool equal_secret(ConstByteSpan a, ConstByteSpan b) {
+  // Digests have one length whatever the secrets have, and the fold below has no early end.
+  Sha256 hash_a, hash_b;
+  const Digest digest_a = hash_a.update(a).finish();
+  const Digest digest_b = hash_b.update(b).finish();
+  unsigned difference = 0;
+  for (size_t i = 0; i < digest_a.bytes.size(); ++i) {
+    difference |= static_cast<unsigned>(digest_a.bytes[i] ^ digest_b.bytes[i]);
+  }
+  return difference == 0;
+}
+
+Status check_hello(const wire::HelloView& hello, const SessionOptions& options, PeerPlace peer) {
+  const wire::Hello& body = hello.body;
+  if (options.token.empty()) {
+    if (peer != PeerPlace::kLoopback) return Status::unauthorized("no token is set: loopback peers only");
+  } else {
+    const auto token = std::as_bytes(std::span(options.token.data(), options.token.size()));
+    if (!equal_secret(hello.token, token)) return Status::unauthorized("wrong or missing token");
+  }
+  if (body.version_min > wire::kVersion || body.version_max < wire::kVersion) {
+    return Status::unsupported("this server speaks version 1 of the wire");
+  }
+  if (body.lane == wire::LaneKind::kBulk) {
+    if (body.session == 0) return Status::invalid("a bulk lane names its session");
+    if (body.lane_index >= wire::kBulkLanesMax) return Status::invalid("bulk lane index over 3");
+    return {};
+  }
+  if (body.session != 0 || body.session_secret != 0 || body.lane_index != 0) {
+    return Status::invalid("an urgent lane opens a session and names none");
+  }
+  if (body.pull_credit_bytes < options.credit_bytes_min) {
+    return Status::invalid("pull_credit_bytes is less than one window (4 MiB)");
+  }
+  return {};
+}
+
+std::string printable_name(std::string_view name) {
+  constexpr size_t kNameMax = 64;
+  std::string text(name.substr(0, kNameMax));
+  for (char& c : text) {
+    if (c < 0x20 || c > 0x7e) c = '?';
+  }
+  return text;
+}
+
+}  // namespace varve

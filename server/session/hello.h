@@ -1,0 +1,24 @@
+// hello: who may come in, as pure questions about one HELLO.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/wire/wire.h"
+#include "server/session/session.h"
+
+namespace varve {
+
+// Equal or not in a time that does not depend on where they differ, nor on their lengths.
+bool equal_secret(ConstByteSpan a, ConstByteSpan b);
+
+enum class PeerPlace : uint8_t { kLoopback, kElsewhere };
+
+// Ok, or why this HELLO is refused: credential, version, lane, credit. The credential comes first, so
+// that a stranger learns nothing else (N2); `what` never contains the token.
+Status check_hello(const wire::HelloView& hello, const SessionOptions& options, PeerPlace peer);
+
+// A peer's name as it may stand in a log line: printable ASCII, at most 64 characters.
+std::string printable_name(std::string_view name);
+
+}  // namespace varve

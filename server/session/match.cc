@@ -1,0 +1,151 @@
+// MATCH: one part per home, merged to the leading ids that every rank has, its leases trimmed to them.
+#include "server/session/requests.h"
+
+namespace varve {
+
+void Requests::refuse_match(uint64_t op, Code code) {
+  scope_.context.metrics.requests_refused[static_cast<uint8_t>(code)].add();
+  wire::Matched body;
+  body.code = static_cast<uint8_t>(code);
+  body.boot_id = scope_.context.options.boot_id;
+  scope_.reply(scope_.context.encoder().matched(op, body, {}));
+}
+
+void Requests::match(uint64_t op, const wire::MatchView& view) {
+  SessionContext& context = scope_.context;
+  context.metrics.matches.add();
+  if (Status status = admit(op); !status.ok()) return refuse_match(op, status.code());
+  const SessionFormat* format = formats_.find(view.body.format);
+  if (format == nullptr) return refuse_match(op, Code::kInvalid);
+  SessionLease* lease = nullptr;
+  if (view.body.lease_ms > 0) {  // I7: room for the promise before anything is pinned
+    Result<SessionLease*> reserved = leases_.reserve();
+    if (!reserved) return refuse_match(op, reserved.error().code());
+    lease = *reserved;
+  }
+  MatchRequest* request = context.matches->take();
+  if (request == nullptr) {
+    if (lease != nullptr) leases_.give_up(*lease);
+    return refuse_match(op, Code::kOverloaded);
+  }
+  begin(*request, op, format, view.ids);
+  request->lease = lease;
+  request->lease_ms = std::min(view.body.lease_ms, context.options.lease_ms_max);
+  request->answer = {};
+  for (uint32_t i = 0; i < request->ids.count; ++i) request->tiers[i] = wire::TierKind::kNone;
+  for (uint32_t s = 0; s < context.shards.size(); ++s) {
+    if (request->begins[s] == request->begins[s + 1]) continue;
+    MatchPart& part = request->parts[s];
+    part.session_reactor = &context.reactor;
+    part.shard = s;
+    part.status = Status();
+    part.on_back = on_match_part;
+    part.owner = request;
+    part.session = scope_.id;
+    part.request = &request->ids;
+    part.begin = request->begins[s];
+    part.end = request->begins[s + 1];
+    part.rank_count = format->format.rank_count();
+    part.lease_ms = request->lease_ms;
+    part.tiers = request->tiers.data();
+    part.lease = 0;
+    part.recovering = false;
+    part.read_ns_estimate = 0;
+    ++request->parts_out;
+    context.shards[s]->submit(part);
+  }
+}
+
+void Requests::on_match_part(Part& part) {
+  auto& request = *static_cast<MatchRequest*>(part.owner);
+  VARVE_ASSERT(request.parts_out > 0);
+  if (--request.parts_out == 0) request.requests->merge_match(request);
+}
+
+void Requests::merge_match(MatchRequest& request) {
+  wire::Matched& answer = request.answer;
+  uint32_t n_blocks = 0;
+  while (n_blocks < request.ids.count && request.tiers[n_blocks] != wire::TierKind::kNone) ++n_blocks;
+  Code code = request.cancelled ? Code::kCancelled : Code::kOk;
+  for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
+    if (request.begins[s] == request.begins[s + 1]) continue;
+    const MatchPart& part = request.parts[s];
+    if (part.recovering) answer.recovering = 1;
+    if (code == Code::kOk && !part.status.ok()) code = part.status.code();
+    if (request.lease != nullptr) request.lease->by_shard[s] = part.lease;
+    VARVE_ASSERT(request.lease != nullptr || part.lease == 0);
+  }
+  if (code != Code::kOk) n_blocks = 0;  // a miss with its reason
+  answer.code = static_cast<uint8_t>(code);
+  answer.n_blocks = n_blocks;
+  estimate(request, n_blocks);
+  if (!trim_leases(request, n_blocks)) answer_match(request);
+}
+
+// True when parts are out: what homes pinned beyond the merged prefix goes back before the answer.
+bool Requests::trim_leases(MatchRequest& request, uint32_t n_blocks) {
+  if (request.lease == nullptr) return false;
+  request.parts_out = 0;
+  for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
+    if (request.lease->by_shard[s] == 0) continue;
+    const uint32_t begin = request.begins[s], end = request.begins[s + 1];
+    VARVE_ASSERT(begin < end);
+    // A home's lease ends before its own first miss, so it needs no trim when that is all there is.
+    uint32_t leased_last = 0;
+    for (uint32_t i = begin; i < end; ++i) {
+      const uint32_t position = request.ids.positions[i];
+      if (request.tiers[position] == wire::TierKind::kNone) break;
+      leased_last = position;
+    }
+    if (n_blocks > 0 && leased_last < n_blocks) continue;
+    const uint32_t keep_below = request.ids.positions[begin] < n_blocks ? n_blocks : 0;
+    ++request.parts_out;
+    leases_.post_release(*request.lease, s, keep_below, on_match_trimmed, &request);
+  }
+  return request.parts_out > 0;
+}
+
+void Requests::on_match_trimmed(Part& part) {
+  auto& request = *static_cast<MatchRequest*>(part.owner);
+  VARVE_ASSERT(request.parts_out > 0);
+  if (--request.parts_out == 0) request.requests->answer_match(request);
+}
+
+// Honest and simple: the queue of the slowest home now, and the mean rate of recent pulls (rank 0).
+void Requests::estimate(MatchRequest& request, uint32_t n_blocks) {
+  if (n_blocks == 0) return;
+  uint64_t queue_ns = 0;
+  for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
+    if (request.begins[s] == request.begins[s + 1]) continue;
+    queue_ns = std::max(queue_ns, request.parts[s].read_ns_estimate);
+  }
+  const uint64_t rate = scope_.context.pull_ns_per_mib;
+  const uint64_t first_kib = request.format->format.ranks[0][0].bytes / kKiB + 1;
+  const uint64_t all_kib = request.format->tables[0].block_bytes / kKiB + 1;
+  request.answer.first_layer_ns = queue_ns + first_kib * n_blocks * rate / kKiB;
+  request.answer.last_layer_ns = queue_ns + all_kib * n_blocks * rate / kKiB;
+}
+
+void Requests::answer_match(MatchRequest& request) {
+  SessionContext& context = scope_.context;
+  wire::Matched& answer = request.answer;
+  answer.boot_id = context.options.boot_id;
+  if (SessionLease* lease = request.lease; lease != nullptr) {
+    lease->parts_out = 0;
+    bool pinned = false;
+    for (const LeaseId home : lease->by_shard) pinned = pinned || home != 0;
+    if (pinned && !scope_.over()) {
+      leases_.activate(*lease, request.lease_ms * kMillisecond);
+      answer.lease = lease->id;
+      answer.lease_ms = request.lease_ms;
+    } else {
+      leases_.give_up(*lease);  // of an ending session the GoneParts drop the rest
+    }
+    request.lease = nullptr;
+  }
+  context.metrics.match_ns.record(context.reactor.now_ns() - request.began_ns);
+  scope_.reply(context.encoder().matched(request.op, answer, {request.tiers.data(), answer.n_blocks}));
+  finish(request);
+}
+
+}  // namespace varve

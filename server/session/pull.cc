@@ -1,0 +1,167 @@
+// PULL: one part per home; their windows ask this session for credit, their frames leave by its lanes.
+#include "server/session/requests.h"
+
+namespace varve {
+
+namespace {
+
+constexpr uint8_t kNoCode = 0xff;                // a position that its home has not answered
+constexpr Nanos kDurationMax = 3600 * kSecond;   // durations from the wire: keeps the sums below 2^64
+
+Nanos bounded(uint64_t duration_ns) { return std::min<Nanos>(duration_ns, kDurationMax); }
+
+}  // namespace
+
+void Requests::refuse_pull(uint64_t op, Code code) {
+  scope_.context.metrics.requests_refused[static_cast<uint8_t>(code)].add();
+  wire::Pulled body;
+  body.code = static_cast<uint8_t>(code);
+  scope_.reply(scope_.context.encoder().pulled(op, body, {}));
+}
+
+Status Requests::check_pull(const wire::Pull& body, const SessionFormat* format, ExtentRange* range) {
+  if (format == nullptr) return Status::invalid("PULL of an unknown format");
+  if (body.rank >= format->format.rank_count()) return Status::invalid("PULL of a rank beyond the format");
+  if (body.deadline_ns == 0) return Status::invalid("PULL without a deadline");
+  VARVE_TRY(*range, extents_of_layers(format->tables[body.rank], body.layer_first, body.layer_count));
+  if (!data_out_.any_lane()) return Status::unavailable("PULL before a bulk lane");
+  if (pulls_ >= scope_.context.options.pulls_max) return Status::quota("pulls_max pulls are in flight");
+  return {};
+}
+
+void Requests::pull(uint64_t op, const wire::PullView& view) {
+  SessionContext& context = scope_.context;
+  context.metrics.pulls.add();
+  if (Status status = admit(op); !status.ok()) return refuse_pull(op, status.code());
+  const wire::Pull& body = view.body;
+  const SessionFormat* format = formats_.find(body.format);
+  ExtentRange range;
+  if (Status status = check_pull(body, format, &range); !status.ok()) {
+    return refuse_pull(op, status.code());
+  }
+  const SessionLease* lease = nullptr;
+  if (body.lease != 0) {  // I4: expired, or of an earlier boot: refused before memory is touched
+    lease = body.boot_id == context.options.boot_id ? leases_.find(body.lease) : nullptr;
+    if (lease == nullptr) return refuse_pull(op, Code::kTimedOut);
+  }
+  PullRequest* request = context.pulls->take();
+  if (request == nullptr) return refuse_pull(op, Code::kOverloaded);
+  begin(*request, op, format, view.ids);
+  ++pulls_;
+  request->timed_out = false;
+  request->sent_bytes = 0;
+  for (uint32_t i = 0; i < request->ids.count; ++i) request->codes[i] = kNoCode;
+  const Nanos now_ns = request->began_ns;
+  const Nanos deadline_ns =
+      std::min<Nanos>(body.deadline_ns, context.options.pull_ms_max * kMillisecond);
+  request->deadline.owner = request;
+  request->deadline.on_fire = [](Timer& timer) {
+    auto& late = *static_cast<PullRequest*>(timer.owner);
+    if (late.stopped()) return;
+    late.timed_out = true;
+    late.requests->scope_.context.metrics.pulls_timed_out.add();
+    late.requests->stop_pull(late);
+  };
+  context.reactor.arm(request->deadline, deadline_ns);
+  for (uint32_t s = 0; s < context.shards.size(); ++s) {
+    if (request->begins[s] == request->begins[s + 1]) continue;
+    PullPart& part = request->parts[s];
+    part.session_reactor = &context.reactor;
+    part.shard = s;
+    part.status = Status();
+    part.on_back = on_pull_part;
+    part.owner = request;
+    part.session = scope_.id;
+    part.deadline_ns = now_ns + deadline_ns;
+    part.request = &request->ids;
+    part.begin = request->begins[s];
+    part.end = request->begins[s + 1];
+    part.format = format;
+    part.rank = body.rank;
+    part.lease = lease == nullptr ? 0 : lease->by_shard[s];
+    part.lease_required = lease != nullptr;
+    part.extent_first = range.first;
+    part.extent_end = range.end;
+    part.first_wanted_ns = now_ns + bounded(body.slack_ns);
+    part.layer_ns = bounded(body.layer_ns);
+    part.codes = request->codes.data();
+    part.cancelled.store(false, std::memory_order_relaxed);
+    part.deliver_data = on_data;
+    part.deliver_credit = on_credit_ask;
+    part.credit_unused_bytes = 0;
+    ++request->parts_out;
+    context.shards[s]->submit(part);
+  }
+}
+
+void Requests::on_data(Message& message) {
+  auto& send = *static_cast<DataSend*>(message.owner);
+  auto& request = *static_cast<PullRequest*>(send.part->owner);
+  request.requests->data_out_.send(send);
+}
+
+void Requests::on_credit_ask(Message& message) {
+  auto& ask = *static_cast<CreditAsk*>(message.owner);
+  auto& request = *static_cast<PullRequest*>(ask.part->owner);
+  Requests& self = *request.requests;
+  self.credit_.ask(ask);
+  // The ask was on its way when the pull was stopped.
+  if (request.stopped()) self.credit_.drop(&request, Status::cancelled("the pull was stopped"));
+}
+
+// Nothing more is started for it; what is in flight comes back, then it ends.
+void Requests::stop_pull(PullRequest& pull) {
+  VARVE_ASSERT(pull.stopped());
+  for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
+    if (pull.begins[s] == pull.begins[s + 1]) continue;
+    pull.parts[s].cancelled.store(true, std::memory_order_relaxed);
+  }
+  credit_.drop(&pull, Status::cancelled("the pull was stopped"));
+  data_out_.drop(pull);
+}
+
+void Requests::on_pull_part(Part& part) {
+  auto& request = *static_cast<PullRequest*>(part.owner);
+  auto& pull_part = static_cast<PullPart&>(part);
+  Requests& self = *request.requests;
+  VARVE_ASSERT(request.parts_out > 0);
+  self.credit_.take_back(pull_part.credit_unused_bytes);
+  for (uint32_t i = pull_part.begin; i < pull_part.end; ++i) {
+    uint8_t& code = request.codes[request.ids.positions[i]];
+    if (code != kNoCode) continue;
+    code = static_cast<uint8_t>(part.status.ok() ? Code::kInternal : part.status.code());
+  }
+  if (--request.parts_out == 0) self.answer_pull(request);
+}
+
+void Requests::answer_pull(PullRequest& request) {
+  SessionContext& context = scope_.context;
+  context.reactor.cancel(request.deadline);
+  wire::Pulled body;
+  if (request.cancelled) {
+    body.code = static_cast<uint8_t>(Code::kCancelled);
+  } else if (request.timed_out) {
+    body.code = static_cast<uint8_t>(Code::kTimedOut);
+  }
+  for (uint32_t i = 0; i < request.ids.count && request.timed_out; ++i) {
+    if (request.codes[i] == static_cast<uint8_t>(Code::kCancelled)) {
+      request.codes[i] = static_cast<uint8_t>(Code::kTimedOut);  // one cause: the deadline did it
+    }
+  }
+  body.count = request.ids.count;
+  learn(request);
+  scope_.reply(context.encoder().pulled(request.op, body, {request.codes.data(), body.count}));
+  finish(request);
+}
+
+// An eighth of each finished pull's rate goes into the mean.
+void Requests::learn(const PullRequest& request) {
+  SessionContext& context = scope_.context;
+  const Nanos took_ns = context.reactor.now_ns() - request.began_ns;
+  context.metrics.pull_ns.record(took_ns);
+  if (request.stopped() || request.sent_bytes < kMiB) return;
+  const uint64_t rate = bounded(took_ns) / (request.sent_bytes / kMiB);
+  context.pull_ns_per_mib = (context.pull_ns_per_mib * 7 + rate) / 8;
+}
+
+}  // namespace varve

@@ -1,0 +1,126 @@
+// Requests: matches, reserves and pulls of one session in flight, split over homes and merged again.
+//
+// One pooled object per request holds its ids, its parts and its out arrays from the first post to the
+// last part back; nothing of it is reused before. CANCEL marks it; its terminal answer comes when every
+// part is back, then FENCED (I8).
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "server/session/context.h"
+#include "server/session/credit.h"
+#include "server/session/data_out.h"
+#include "server/session/formats.h"
+#include "server/session/grants.h"
+#include "server/session/leases.h"
+
+namespace varve {
+
+class Requests;
+
+struct RequestBase : ListHook {
+  enum class Kind : uint8_t { kMatch, kReserve, kPull };
+  RequestBase(Kind request_kind, uint32_t shards) : kind(request_kind), begins(shards + 1) {}
+  const Kind kind;
+  Requests* requests = nullptr;
+  uint64_t op = 0;
+  uint32_t parts_out = 0;
+  bool cancelled = false;       // by CANCEL or the end of the session
+  bool fence_wanted = false;
+  uint64_t fence_op = 0;        // op of the CANCEL frame
+  Nanos began_ns = 0, cancelled_ns = 0;
+  const SessionFormat* format = nullptr;
+  std::vector<uint32_t> begins;  // shard s has positions [begins[s], begins[s + 1])
+  RequestIds ids;
+};
+
+struct MatchRequest : RequestBase {
+  explicit MatchRequest(uint32_t shards)
+      : RequestBase(Kind::kMatch, shards), parts(new MatchPart[shards]) {}
+  std::unique_ptr<MatchPart[]> parts;
+  std::array<wire::TierKind, wire::kIdsMax> tiers;
+  uint32_t lease_ms = 0;
+  SessionLease* lease = nullptr;
+  wire::Matched answer;
+};
+
+struct ReserveRequest : RequestBase {
+  explicit ReserveRequest(uint32_t shards)
+      : RequestBase(Kind::kReserve, shards), parts(new ReservePart[shards]) {}
+  std::unique_ptr<ReservePart[]> parts;
+  std::array<GrantLoan, wire::kIdsMax> loans;
+  std::array<Grant*, wire::kIdsMax> grants;  // reserved for what may be granted
+  std::array<wire::ReserveAnswer, wire::kIdsMax> answers;
+  uint32_t grant_count = 0;
+  uint32_t rank = 0;
+  Nanos hold_ns = 0;
+};
+
+struct PullRequest : RequestBase {
+  explicit PullRequest(uint32_t shards)
+      : RequestBase(Kind::kPull, shards), parts(new PullPart[shards]) {}
+  bool stopped() const { return cancelled || timed_out; }
+  struct BlockLane {  // where the pieces of a block's current extent go
+    uint16_t extent = 0;
+    uint8_t lane = 0;
+  };
+  std::unique_ptr<PullPart[]> parts;
+  std::array<uint8_t, wire::kIdsMax> codes;
+  std::array<BlockLane, wire::kIdsMax> lane_of_block;
+  bool timed_out = false;
+  uint64_t sent_bytes = 0;
+  Timer deadline;
+};
+
+class Requests {
+ public:
+  Requests(SessionScope& scope, SessionFormats& formats, Grants& grants, Leases& leases,
+           Credit& credit, DataOut& data_out);
+  void match(uint64_t op, const wire::MatchView& view);
+  void reserve(uint64_t op, const wire::ReserveView& view);
+  void pull(uint64_t op, const wire::PullView& view);
+  void cancel(uint64_t op, uint64_t target_op);
+  bool holds(uint64_t op) const { return find(op) != nullptr; }
+  void end_all();
+  uint32_t count() const { return static_cast<uint32_t>(live_.size()); }
+
+ private:
+  RequestBase* find(uint64_t op) const;
+  Status admit(uint64_t op);
+  void begin(RequestBase& request, uint64_t op, const SessionFormat* format,
+             const wire::ArrayView<BaseId>& ids);
+  void finish(RequestBase& request);
+  void stop_pull(PullRequest& pull);
+
+  void refuse_match(uint64_t op, Code code);
+  static void on_match_part(Part& part);
+  void merge_match(MatchRequest& request);
+  bool trim_leases(MatchRequest& request, uint32_t n_blocks);
+  void estimate(MatchRequest& request, uint32_t n_blocks);
+  static void on_match_trimmed(Part& part);
+  void answer_match(MatchRequest& request);
+
+  void refuse_reserve(uint64_t op, Code code);
+  static void on_reserve_part(Part& part);
+  void merge_reserve(ReserveRequest& request);
+
+  void refuse_pull(uint64_t op, Code code);
+  Status check_pull(const wire::Pull& body, const SessionFormat* format, ExtentRange* range);
+  static void on_pull_part(Part& part);
+  static void on_data(Message& message);
+  static void on_credit_ask(Message& message);
+  void answer_pull(PullRequest& request);
+  void learn(const PullRequest& request);
+
+  SessionScope& scope_;
+  SessionFormats& formats_;
+  Grants& grants_;
+  Leases& leases_;
+  Credit& credit_;
+  DataOut& data_out_;
+  List<RequestBase> live_;
+  uint32_t pulls_ = 0;
+};
+
+}  // namespace varve

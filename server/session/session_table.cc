@@ -1,0 +1,233 @@
+// SessionTable: the listener, lanes before their HELLO, and the sessions that grow from them.
+#include <cinttypes>
+
+#include "server/session/client_session.h"
+#include "server/session/hello.h"
+#include "server/session/session.h"
+
+namespace varve {
+
+namespace {
+
+class Table final : public SessionTable, public ListenerUser, public LaneUser {
+ public:
+  Table(Env& env, Reactor& reactor, std::vector<Shard*> shards, const SessionOptions& options)
+      : env_(env),
+        context_(reactor, options, std::move(shards)),
+        lanes_(context_, options.lanes_unnamed_max + options.sessions_max * (1 + wire::kBulkLanesMax)),
+        sessions_(options.sessions_max, context_) {}
+
+  // SessionTable
+  Status listen(const std::string& address, const LinkOptions& link) override;
+  std::string address() const override { return listener_ ? listener_->address() : ""; }
+  void drain() override;
+  void close_all(Status cause) override;
+  bool at_rest() const override { return sessions_.used() == 0 && lanes_.used() == 0; }
+  uint32_t session_count() const override { return sessions_.used(); }
+  void register_metrics(MetricSet& metrics) override { context_.metrics.register_in(metrics); }
+
+  // ListenerUser
+  void on_accepted(std::unique_ptr<Link> link) override;
+
+  // LaneUser, of lanes without a name
+  Status on_place(Lane& lane, ConstByteSpan head, uint32_t payload_bytes, Placement& where) override;
+  void on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) override;
+  void on_lane_closed(Lane&, Status) override {}
+
+ private:
+  void hello(Lane& lane, uint64_t op, const wire::HelloView& view);
+  void hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view);
+  void hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view);
+  void refuse(Lane& lane, uint64_t op, Status cause);
+  void welcome(Lane& lane, uint64_t op, const ClientSession& session);
+  ClientSession* find(uint64_t id);
+  uint64_t fresh_id();
+
+  Env& env_;
+  SessionContext context_;
+  LanePool lanes_;
+  Pool<ClientSession> sessions_;
+  std::unique_ptr<Listener> listener_;
+  bool draining_ = false;
+  LogLimit refusals_log_{kSecond};
+};
+
+Status Table::listen(const std::string& address, const LinkOptions& link) {
+  VARVE_ASSERT(listener_ == nullptr);
+  VARVE_TRY(listener_, env_.fabric.listen(context_.reactor, address, link));
+  listener_->start(*this);
+  return {};
+}
+
+void Table::on_accepted(std::unique_ptr<Link> link) {
+  const SessionOptions& options = context_.options;
+  const bool stranger = options.token.empty() && !link->peer_is_loopback();  // N2: not a byte
+  Lane* lane = nullptr;
+  if (!stranger && !draining_ && lanes_.unnamed() < options.lanes_unnamed_max) lane = lanes_.take();
+  if (lane == nullptr) {
+    context_.metrics.links_refused.add();
+    uint64_t swallowed = 0;
+    if (refusals_log_.admit(context_.reactor.now_ns(), &swallowed)) {
+      logf(LogLevel::kWarn, "session", "connection of %s dropped: %s (%" PRIu64 " more not logged)",
+           link->peer().c_str(),
+           stranger    ? "no token is set, so loopback peers only (set --token-file)"
+           : draining_ ? "draining"
+                       : "lanes_unnamed_max connections without HELLO",
+           swallowed);
+    }
+    return;
+  }
+  lane->open(std::move(link), *this, lanes_, options.handshake_ms_max * kMillisecond);
+}
+
+Status Table::on_place(Lane&, ConstByteSpan, uint32_t, Placement&) {
+  context_.metrics.malformed[static_cast<uint8_t>(Malformed::kPayload)].add();
+  return Status::invalid("a payload before HELLO");
+}
+
+void Table::on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {
+  VARVE_ASSERT(payload_bytes == 0, payload_bytes);  // on_place refused it
+  Result<wire::Frame> frame = wire::decode(head);
+  // N2: whoever does not speak HELLO gets no answer.
+  if (!frame) {
+    context_.metrics.malformed[static_cast<uint8_t>(Malformed::kFrame)].add();
+    return lane.close(frame.error());
+  }
+  const auto* view = std::get_if<wire::HelloView>(&frame->body);
+  if (view == nullptr) {
+    context_.metrics.malformed[static_cast<uint8_t>(Malformed::kState)].add();
+    return lane.close(Status::invalid("the first frame of a lane is HELLO"));
+  }
+  hello(lane, frame->header.op, *view);
+}
+
+void Table::hello(Lane& lane, uint64_t op, const wire::HelloView& view) {
+  const PeerPlace place = lane.peer_is_loopback() ? PeerPlace::kLoopback : PeerPlace::kElsewhere;
+  if (Status checked = check_hello(view, context_.options, place); !checked.ok()) {
+    return refuse(lane, op, checked);
+  }
+  if (draining_) return refuse(lane, op, Status::unavailable("this server is draining"));
+  if (view.body.lane == wire::LaneKind::kUrgent) {
+    hello_urgent(lane, op, view);
+  } else {
+    hello_bulk(lane, op, view);
+  }
+}
+
+void Table::refuse(Lane& lane, uint64_t op, Status cause) {
+  context_.metrics.hellos_refused[static_cast<uint8_t>(cause.code())].add();
+  uint64_t swallowed = 0;
+  if (refusals_log_.admit(context_.reactor.now_ns(), &swallowed)) {
+    logf(LogLevel::kWarn, "session", "HELLO of %s refused: %s (%s); %" PRIu64 " more not logged",
+         lane.peer().c_str(), cause.what(), code_name(cause.code()), swallowed);
+  }
+  lane.refuse(op, cause);
+}
+
+void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {
+  ClientSession* session = sessions_.take();
+  if (session == nullptr) return refuse(lane, op, Status::overloaded("sessions_max sessions are open"));
+  ClientSession::Open open;
+  open.id = fresh_id();
+  do {
+    open.secret = env_.entropy.next64();
+  } while (open.secret == 0);
+  open.credit_bytes = std::min(view.body.pull_credit_bytes, context_.options.credit_bytes_max);
+  open.client = printable_name(view.name);
+  session->open(open, lane, sessions_);
+  welcome(lane, op, *session);
+}
+
+void Table::hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view) {
+  ClientSession* session = find(view.body.session);
+  // An unknown session and a wrong secret get one answer.
+  const uint64_t secret = session == nullptr ? 0 : session->secret();
+  const bool equal = equal_secret(bytes_view(secret), bytes_view(view.body.session_secret));
+  if (session == nullptr || !equal) {
+    return refuse(lane, op, Status::unauthorized("no such session, or a wrong session secret"));
+  }
+  if (session->over()) return refuse(lane, op, Status::unavailable("the session is ending"));
+  if (session->has_bulk(view.body.lane_index)) {
+    return refuse(lane, op, Status::invalid("this bulk lane of the session is open already"));
+  }
+  session->attach(view.body.lane_index, lane);
+  welcome(lane, op, *session);
+}
+
+void Table::welcome(Lane& lane, uint64_t op, const ClientSession& session) {
+  const SessionOptions& options = context_.options;
+  wire::HelloOk body;
+  body.slices = options.slices;
+  body.features = wire::kFeatureCore;
+  body.session = session.id();
+  body.session_secret = session.secret();
+  body.boot_id = options.boot_id;
+  body.epoch = options.epoch;
+  body.domain = options.domain;
+  body.k = options.k;
+  body.m = options.m;
+  body.lease_ms_max = options.lease_ms_max;
+  body.reserve_ms_max = options.reserve_ms_max;
+  body.pulls_max = options.pulls_max;
+  body.attempts_max = options.attempts_max;
+  body.formats_max = options.formats_max;
+  body.node = options.node;
+  body.domain_salt = options.domain_salt;
+  if (!lane.send_head(context_.encoder().hello_ok(op, body))) {
+    lane.close(Status::overloaded("no room for HELLO_OK"));
+  }
+}
+
+ClientSession* Table::find(uint64_t id) {
+  for (const auto& session : sessions_.all()) {
+    if (session->in_use() && session->id() == id) return session.get();
+  }
+  return nullptr;
+}
+
+// The low 8 bits name the session shard, so that lanes can be spread over shards later.
+uint64_t Table::fresh_id() {
+  while (true) {
+    const uint64_t id = (env_.entropy.next64() << 8) | (context_.reactor.shard() & 0xff);
+    if ((id >> 8) != 0 && find(id) == nullptr) return id;
+  }
+}
+
+void Table::drain() {
+  if (listener_) listener_->stop();
+  draining_ = true;
+  for (const auto& session : sessions_.all()) {
+    if (session->in_use()) session->goodbye();
+  }
+}
+
+void Table::close_all(Status cause) {
+  for (const auto& session : sessions_.all()) {
+    if (session->in_use()) session->fail(cause);
+  }
+  lanes_.for_each_open([&cause](Lane& lane) {
+    if (lane.state() == Lane::State::kUnnamed) lane.close(cause);
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SessionTable>> SessionTable::open(Env& env, Reactor& reactor,
+                                                         std::vector<Shard*> shards,
+                                                         const SessionOptions& options) {
+  if (shards.empty() || shards.size() > options.slices || shards.size() > 256) {
+    return Status::invalid("1 to slices shards");
+  }
+  if (options.sessions_max == 0 || options.lanes_unnamed_max == 0) {
+    return Status::invalid("sessions_max and lanes_unnamed_max are at least 1");
+  }
+  if (options.credit_bytes_min > options.credit_bytes_max) {
+    return Status::invalid("credit_bytes_min is over credit_bytes_max");
+  }
+  if (options.token.size() > wire::kTokenBytesMax) return Status::invalid("token over 256 bytes");
+  std::unique_ptr<SessionTable> table =
+      std::make_unique<Table>(env, reactor, std::move(shards), options);
+  return table;
+}
+
+}  // namespace varve
