@@ -1,0 +1,217 @@
+// Checks, machine-dependent defaults and the printed form of the settings.
+#include "server/config/config.h"
+
+#include <algorithm>
+
+namespace varve {
+
+namespace {
+
+constexpr uint64_t kDramFloor = 64 * kMiB;
+constexpr uint64_t kDramDefaultMax = 4 * kGiB;
+constexpr uint64_t kDramMax = 4096 * kGiB;
+constexpr uint32_t kShardsMax = 16;  // = slices of a target: a shard owns whole slices
+constexpr uint32_t kTargetsMaxSetting = 32;
+constexpr uint64_t kTargetFloor = 64 * kMiB;
+constexpr uint64_t kTargetMax = 256 * 1024 * kGiB;
+constexpr uint32_t kTokenBytesMin = 16, kTokenBytesMax = 256;
+
+bool has_port(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon + 1 == address.size() || colon == 0) return false;
+  uint32_t port = 0;
+  for (const char c : address.substr(colon + 1)) {
+    if (c < '0' || c > '9') return false;
+    port = port * 10 + static_cast<uint32_t>(c - '0');
+    if (port > 65535) return false;
+  }
+  return true;
+}
+
+void check_range(std::vector<std::string>& problems, const char* option, uint64_t value,
+                 uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return;
+  problems.push_back(std::string(option) + " is " + std::to_string(value) + "; it must be " +
+                     std::to_string(low) + " to " + std::to_string(high));
+}
+
+void check_bytes(std::vector<std::string>& problems, const char* option, uint64_t value,
+                 uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return;
+  problems.push_back(std::string(option) + " is " + bytes_text(value) + "; it must be " +
+                     bytes_text(low) + " to " + bytes_text(high));
+}
+
+}  // namespace
+
+const char* io_setting_name(IoSetting io) {
+  switch (io) {
+    case IoSetting::kAuto:
+      return "auto";
+    case IoSetting::kUring:
+      return "uring";
+    case IoSetting::kEpoll:
+      return "epoll";
+  }
+  return "?";
+}
+
+std::vector<std::string> ServerConfig::problems() const {
+  std::vector<std::string> out;
+  if (data_dir.empty()) out.push_back("--data is empty; name a folder");
+  if (!has_port(listen)) {
+    out.push_back("--listen is \"" + listen + "\"; it must be HOST:PORT, like 127.0.0.1:7440");
+  } else if (!is_loopback(listen) && token_file.empty()) {
+    out.push_back(
+        "--listen " + listen +
+        " is not loopback, so a token is needed: give --token-file, or listen on 127.0.0.1");
+  }
+  check_range(out, "--targets", targets, 1, kTargetsMaxSetting);
+  if (!target_paths.empty() && target_paths.size() != targets) {
+    out.push_back("--target is given " + std::to_string(target_paths.size()) +
+                  " times but --targets is " + std::to_string(targets) +
+                  "; leave --targets out or make them equal");
+  }
+  std::vector<std::string> sorted = target_paths;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twin = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twin != sorted.end()) out.push_back("--target " + *twin + " is given twice");
+  check_bytes(out, "--target-bytes", target_bytes, kTargetFloor, kTargetMax);
+  check_bytes(out, "--dram-bytes", dram_bytes, kDramFloor, kDramMax);
+  check_range(out, "--shards", shards, 1, kShardsMax);
+  check_range(out, "--drain-ms", drain_ms, 100, 600000);
+  check_range(out, "--fault-spill-per-mille", faults.spill_per_mille, 0, 1000);
+  if (faults.spill_per_mille > 0 && !faults.volatile_cache) {
+    out.push_back(
+        "--fault-spill-per-mille needs --fault-volatile-cache: there is nothing to spill");
+  }
+  if (log_level != "debug" && log_level != "info" && log_level != "warn" && log_level != "error") {
+    out.push_back("--log-level is \"" + log_level + "\"; it must be debug, info, warn or error");
+  }
+  if (faults.any() && !testing) {
+    out.push_back("--fault-* options break promises on purpose; they need --i-am-testing as well");
+  }
+  return out;
+}
+
+std::string ServerConfig::target_path(uint32_t index) const {
+  VARVE_ASSERT(index < targets, index, targets);
+  if (!target_paths.empty()) return target_paths[index];
+  return data_dir + "/target-" + std::to_string(index) + ".dat";
+}
+
+std::string ServerConfig::metrics_path() const {
+  return metrics_file.empty() ? data_dir + "/metrics.prom" : metrics_file;
+}
+
+void settle(ServerConfig& config, const Machine& machine) {
+  if (config.shards == 0) config.shards = std::clamp(machine.cores / 2, 1u, kShardsMax);
+  if (config.dram_bytes == 0) {
+    config.dram_bytes = std::clamp(round_down(machine.memory_available_bytes / 4, kMiB), kDramFloor,
+                                   kDramDefaultMax);
+  }
+  if (!config.target_paths.empty() &&
+      std::find(config.from_command_line.begin(), config.from_command_line.end(), "--targets") ==
+          config.from_command_line.end()) {
+    config.targets = static_cast<uint32_t>(config.target_paths.size());
+  }
+}
+
+std::string ServerConfig::print() const {
+  std::string out;
+  const auto line = [&](const char* option, const std::string& value, bool derived = false) {
+    const bool given = std::find(from_command_line.begin(), from_command_line.end(), option) !=
+                       from_command_line.end();
+    out += std::string(option + 2) + " = " + (value.empty() ? "(none)" : value) + "  (" +
+           (given     ? "command line"
+            : derived ? "this machine"
+                      : "default") +
+           ")\n";
+  };
+  line("--data", data_dir);
+  line("--listen", listen);
+  line("--token-file", token_file);
+  line("--targets", std::to_string(targets));
+  for (uint32_t i = 0; i < targets; ++i)
+    line("--target", target_path(i));
+  line("--target-bytes", bytes_text(target_bytes));
+  line("--free-floor-bytes", bytes_text(free_floor_bytes));
+  line("--dram-bytes", bytes_text(dram_bytes), true);
+  line("--shards", std::to_string(shards), true);
+  line("--io", io_setting_name(io));
+  line("--metrics-file", metrics_path());
+  line("--drain-ms", std::to_string(drain_ms));
+  line("--log-level", log_level);
+  line("--fault-volatile-cache", faults.volatile_cache ? "on" : "off");
+  line("--fault-spill-per-mille", std::to_string(faults.spill_per_mille));
+  line("--fault-seed", std::to_string(faults.seed));
+  line("--fault-ack-before-flush", faults.ack_before_flush ? "on" : "off");
+  line("--i-am-testing", testing ? "on" : "off");
+  return out;
+}
+
+Result<uint64_t> parse_bytes(std::string_view text) {
+  uint64_t value = 0;
+  size_t digits = 0;
+  while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') {
+    if (value > (~uint64_t{0} - 9) / 10) return Status::invalid("a size over 2^64 bytes");
+    value = value * 10 + static_cast<uint64_t>(text[digits] - '0');
+    ++digits;
+  }
+  if (digits == 0) return Status::invalid("a size begins with a number");
+  const std::string_view unit = text.substr(digits);
+  uint64_t factor = 0;
+  if (unit.empty() || unit == "B") factor = 1;
+  if (unit == "KiB") factor = kKiB;
+  if (unit == "MiB") factor = kMiB;
+  if (unit == "GiB") factor = kGiB;
+  if (unit == "TiB") factor = 1024 * kGiB;
+  if (factor == 0) return Status::invalid("the unit of a size is KiB, MiB, GiB or TiB");
+  if (value > ~uint64_t{0} / factor) return Status::invalid("a size over 2^64 bytes");
+  return value * factor;
+}
+
+std::string bytes_text(uint64_t bytes) {
+  struct Unit {
+    uint64_t bytes;
+    const char* name;
+  };
+  for (const Unit unit : {Unit{kGiB, "GiB"}, Unit{kMiB, "MiB"}, Unit{kKiB, "KiB"}}) {
+    if (bytes >= unit.bytes && bytes % unit.bytes == 0) {
+      return std::to_string(bytes / unit.bytes) + unit.name;
+    }
+  }
+  return std::to_string(bytes) + "B";
+}
+
+bool is_loopback(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  std::string_view host = colon == std::string_view::npos ? address : address.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  if (host == "localhost" || host == "::1") return true;
+  // 127.0.0.0/8, written as four numbers and nothing else: "127.evil.example" is a host name.
+  if (host.substr(0, 4) != "127.") return false;
+  return std::all_of(host.begin(), host.end(),
+                     [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
+}
+
+Result<std::string> token_of_file(std::string_view content, uint32_t mode) {
+  if ((mode & 077u) != 0) {
+    return Status::unauthorized("the token file may be read or written by others; chmod 600 it");
+  }
+  while (!content.empty() && (content.back() == '\n' || content.back() == '\r'))
+    content.remove_suffix(1);
+  if (content.size() < kTokenBytesMin)
+    return Status::invalid("the token has less than 16 characters");
+  if (content.size() > kTokenBytesMax)
+    return Status::invalid("the token has more than 256 characters");
+  for (const char c : content) {
+    if (c <= 0x20 || c > 0x7e)
+      return Status::invalid("the token has a character that is not printable ASCII");
+  }
+  return std::string(content);
+}
+
+}  // namespace varve

@@ -1,0 +1,97 @@
+// config: every setting of a daemon, in one struct, from the command line to checked values.
+//
+// Owns: ServerConfig (fields with unit, default, reason), its command line, its checks (all
+// problems at once), its defaults that depend on the machine, and the text of --print-config.
+// Called by main, which alone touches the system: what config needs to know of it comes in as
+// values (Machine). Pure. Invariants:
+//   G1 an unknown option or value is refused with a text that says what is known (I12).
+//   G2 a config without problems() needs no further check of its values by anybody.
+//   G3 what breaks promises on purpose (faults, the mutant) needs --i-am-testing and is loud.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/base.h"
+
+namespace varve {
+
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitEnvironment = 3;
+inline constexpr int kExitTargetRefused = 4;
+
+enum class IoSetting : uint8_t { kAuto, kUring, kEpoll };
+const char* io_setting_name(IoSetting io);
+
+// Faults of every target, for the crash ledger: see FaultPlan in common/device.
+struct FaultSettings {
+  bool volatile_cache = false;    // acknowledged writes live in this process until flushed
+  uint32_t spill_per_mille = 0;   // chance that an unflushed page leaks to the medium early
+  uint64_t seed = 1;              // of all coins
+  bool ack_before_flush = false;  // the planted mutant: durable is answered before its flush
+  bool any() const { return volatile_cache || spill_per_mille > 0 || ack_before_flush; }
+};
+
+struct ServerConfig {
+  // Everything the daemon owns lies here unless a path says otherwise; created when absent.
+  std::string data_dir = "./varve-data";
+  // Loopback, because without a token the network border is the only authority.
+  std::string listen = "127.0.0.1:7440";
+  std::string token_file;  // bearer token; empty = loopback peers only
+  // File-backed targets in data_dir, so that a first start needs no drive of its own.
+  uint32_t targets = 4;
+  std::vector<std::string> target_paths;  // instead: files or block devices
+  uint64_t target_bytes = kGiB;           // of a target file that is created
+  uint64_t free_floor_bytes =
+      2 * kGiB;  // a file system is never filled below this by creating targets
+  // 0 = a quarter of the available memory, at most 4 GiB: enough to matter, small enough to be
+  // polite.
+  uint64_t dram_bytes = 0;
+  // 0 = half of the cores, at least 1: the other half is for the engines on the same machine.
+  uint32_t shards = 0;
+  IoSetting io =
+      IoSetting::kAuto;            // io_uring where the kernel lets us, else epoll, said in the log
+  std::string metrics_file;        // empty = DATA/metrics.prom, rewritten every second
+  uint32_t drain_ms = 10000;       // bound of a graceful stop
+  std::string log_level = "info";  // debug, info, warn, error
+  FaultSettings faults;
+  bool testing = false;  // --i-am-testing
+  bool print_config = false;
+
+  std::vector<std::string> from_command_line;  // names of the options that were given
+
+  // All of them, each a sentence that names the option; empty = good.
+  std::vector<std::string> problems() const;
+  std::string print() const;  // one line per setting: name = value (origin)
+  std::string target_path(uint32_t index) const;
+  std::string metrics_path() const;
+};
+
+// What main read from the machine.
+struct Machine {
+  uint32_t cores = 1;
+  uint64_t memory_available_bytes = 0;
+};
+// Replaces the zeros that mean "depends on the machine".
+void settle(ServerConfig& config, const Machine& machine);
+
+// exit_code >= 0: print `text` (to stdout when 0, else stderr) and exit with it. Else: serve
+// `config`.
+struct CommandLine {
+  ServerConfig config;
+  int exit_code = -1;
+  std::string text;
+};
+CommandLine parse_command_line(int argc, const char* const* argv);
+
+// "64MiB", "1GiB", "4096" (bytes), "16KiB". kInvalid for anything else.
+Result<uint64_t> parse_bytes(std::string_view text);
+std::string bytes_text(uint64_t bytes);
+// "127.0.0.1:7440", "[::1]:7440", "localhost:7440"
+bool is_loopback(std::string_view address);
+// The token in a file's content; `mode` as of stat. Refuses files that others may read or write.
+Result<std::string> token_of_file(std::string_view content, uint32_t mode);
+
+}  // namespace varve

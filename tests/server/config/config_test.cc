@@ -1,0 +1,153 @@
+// Settings: every bad value has its sentence, all problems come at once, sizes and tokens are
+// exact.
+#include "server/config/config.h"
+
+#include <gtest/gtest.h>
+
+namespace varve {
+namespace {
+
+ServerConfig good() {
+  ServerConfig config;
+  settle(config, Machine{4, 8 * kGiB});
+  return config;
+}
+
+bool mentions(const std::vector<std::string>& problems, const std::string& text) {
+  for (const std::string& problem : problems) {
+    if (problem.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(Config, DefaultsAreGoodOnASmallMachine) {
+  ServerConfig config;
+  settle(config, Machine{1, 200 * kMiB});
+  EXPECT_TRUE(config.problems().empty());
+  EXPECT_EQ(config.shards, 1u);
+  EXPECT_EQ(config.dram_bytes, 64 * kMiB);
+}
+
+TEST(Config, DefaultDramIsAQuarterAndAtMostFourGiB) {
+  ServerConfig small, large;
+  settle(small, Machine{2, 8 * kGiB});
+  settle(large, Machine{128, 512 * kGiB});
+  EXPECT_EQ(small.dram_bytes, 2 * kGiB);
+  EXPECT_EQ(large.dram_bytes, 4 * kGiB);
+  EXPECT_EQ(small.shards, 1u);
+  EXPECT_EQ(large.shards, 16u);
+}
+
+TEST(Config, EveryBadSettingHasItsSentence) {
+  struct Case {
+    const char* mentioned;
+    void (*spoil)(ServerConfig&);
+  };
+  const Case cases[] = {
+      {"--data is empty", [](ServerConfig& c) { c.data_dir = ""; }},
+      {"must be HOST:PORT", [](ServerConfig& c) { c.listen = "127.0.0.1"; }},
+      {"must be HOST:PORT", [](ServerConfig& c) { c.listen = "127.0.0.1:70000"; }},
+      {"must be HOST:PORT", [](ServerConfig& c) { c.listen = ":7440"; }},
+      {"is not loopback, so a token is needed", [](ServerConfig& c) { c.listen = "0.0.0.0:7440"; }},
+      {"is not loopback, so a token is needed",
+       [](ServerConfig& c) { c.listen = "127.evil.example:1"; }},
+      {"--targets is 0", [](ServerConfig& c) { c.targets = 0; }},
+      {"--targets is 33", [](ServerConfig& c) { c.targets = 33; }},
+      {"given 2 times but --targets is 4",
+       [](ServerConfig& c) {
+         c.target_paths = {"a", "b"};
+       }},
+      {"--target a is given twice",
+       [](ServerConfig& c) {
+         c.target_paths = {"a", "b", "c", "a"};
+       }},
+      {"--target-bytes is 1MiB", [](ServerConfig& c) { c.target_bytes = kMiB; }},
+      {"--dram-bytes is 1MiB", [](ServerConfig& c) { c.dram_bytes = kMiB; }},
+      {"--shards is 17", [](ServerConfig& c) { c.shards = 17; }},
+      {"--drain-ms is 1", [](ServerConfig& c) { c.drain_ms = 1; }},
+      {"--log-level is \"loud\"", [](ServerConfig& c) { c.log_level = "loud"; }},
+      {"--fault-spill-per-mille is 1001", [](ServerConfig& c) { c.faults.spill_per_mille = 1001; }},
+      {"needs --fault-volatile-cache",
+       [](ServerConfig& c) {
+         c.faults.spill_per_mille = 5;
+         c.testing = true;
+       }},
+      {"need --i-am-testing", [](ServerConfig& c) { c.faults.ack_before_flush = true; }},
+  };
+  for (const Case& bad : cases) {
+    ServerConfig config = good();
+    bad.spoil(config);
+    EXPECT_TRUE(mentions(config.problems(), bad.mentioned)) << bad.mentioned;
+  }
+}
+
+TEST(Config, AllProblemsComeAtOnce) {
+  ServerConfig config = good();
+  config.targets = 0;
+  config.shards = 99;
+  config.drain_ms = 0;
+  EXPECT_EQ(config.problems().size(), 3u);
+}
+
+TEST(Config, FaultsWithTheirConsentAreGood) {
+  ServerConfig config = good();
+  config.faults.volatile_cache = true;
+  config.faults.spill_per_mille = 20;
+  config.testing = true;
+  EXPECT_TRUE(config.problems().empty());
+}
+
+TEST(Config, NamedTargetsCountThemselves) {
+  ServerConfig config;
+  config.target_paths = {"/dev/a", "/dev/b"};
+  settle(config, Machine{4, kGiB});
+  EXPECT_EQ(config.targets, 2u);
+  EXPECT_EQ(config.target_path(1), "/dev/b");
+  EXPECT_TRUE(config.problems().empty());
+}
+
+TEST(Config, PrintSaysWhereEachValueComesFrom) {
+  ServerConfig config = good();
+  config.from_command_line = {"--listen"};
+  const std::string text = config.print();
+  EXPECT_NE(text.find("listen = 127.0.0.1:7440  (command line)"), std::string::npos) << text;
+  EXPECT_NE(text.find("targets = 4  (default)"), std::string::npos) << text;
+  EXPECT_NE(text.find("dram-bytes = 2GiB  (this machine)"), std::string::npos) << text;
+}
+
+TEST(Config, SizesAreExact) {
+  EXPECT_EQ(*parse_bytes("4096"), 4096u);
+  EXPECT_EQ(*parse_bytes("16KiB"), 16 * kKiB);
+  EXPECT_EQ(*parse_bytes("64MiB"), 64 * kMiB);
+  EXPECT_EQ(*parse_bytes("2TiB"), 2048 * kGiB);
+  for (const char* bad :
+       {"", "MiB", "1GB", "1.5GiB", "-1", "18446744073709551616", "99999999999TiB", "1 MiB"}) {
+    EXPECT_FALSE(parse_bytes(bad).has_value()) << bad;
+  }
+  EXPECT_EQ(bytes_text(3 * kGiB), "3GiB");
+  EXPECT_EQ(bytes_text(kGiB + kMiB), "1025MiB");
+  EXPECT_EQ(bytes_text(1), "1B");
+}
+
+TEST(Config, LoopbackIsRecognised) {
+  for (const char* address : {"127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:7440"}) {
+    EXPECT_TRUE(is_loopback(address)) << address;
+  }
+  for (const char* address :
+       {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.evil.example:1", "localhost.evil:1"}) {
+    EXPECT_FALSE(is_loopback(address)) << address;
+  }
+}
+
+TEST(Config, TokenFilesOfOthersAreRefused) {
+  const std::string token = "0123456789abcdef";
+  EXPECT_EQ(*token_of_file(token + "\n", 0100600), token);
+  EXPECT_EQ(token_of_file(token, 0100640).error().code(), Code::kUnauthorized);
+  EXPECT_EQ(token_of_file(token, 0100602).error().code(), Code::kUnauthorized);
+  EXPECT_EQ(token_of_file("short", 0100600).error().code(), Code::kInvalid);
+  EXPECT_EQ(token_of_file(std::string(257, 'x'), 0100600).error().code(), Code::kInvalid);
+  EXPECT_EQ(token_of_file("0123456789 abcdef", 0100600).error().code(), Code::kInvalid);
+}
+
+}  // namespace
+}  // namespace varve
