@@ -98,8 +98,13 @@ TEST(Index, FindsExactlyWhatIsThereAmongManyIds) {
       ASSERT_EQ(index.insert({id_of(n), 0}, FragmentState::kFlash, place_of(n), nullptr),
                 Index::Insert::kDone);
     }
-    for (uint32_t n = 0; n < kIds; n += 3)
+    std::vector<BaseId> ids;
+    for (uint32_t n = 0; n < kIds; ++n)
+      ids.push_back(id_of(n));
+    ASSERT_EQ(index.match(ids, 1), kIds);
+    for (uint32_t n = 0; n < kIds; n += 3) {
       ASSERT_TRUE(index.remove({id_of(n), 0}).has_value());
+    }
     for (uint32_t n = 0; n < kIds; ++n) {
       const auto found = index.find({id_of(n), 0});
       ASSERT_EQ(found.has_value(), n % 3 != 0) << n;
