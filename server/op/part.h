@@ -131,6 +131,8 @@ struct DataSend {
   Status status;                // of the link, on the way back
   void* owner = nullptr;        // the PullOp
   DataSend* next = nullptr;     // the session's queue
+  void* out = nullptr;          // the session's: the lane it left by
+  void* out_owner = nullptr;    // the session's
 };
 
 // Permission to send `bytes`: asked from the session before slabs are taken; least slack first.
@@ -143,6 +145,7 @@ struct CreditAsk {
   Status status;                // kCancelled / kUnavailable when the session goes; kQuota: never fits
   void* owner = nullptr;        // the PullOp
   CreditAsk* next = nullptr;    // the session's queue
+  Nanos asked_ns = 0;           // the session's
 };
 
 struct PullPart : Part {

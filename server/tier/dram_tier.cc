@@ -57,6 +57,8 @@ DramTier::DramTier(Arena& arena, const TierOptions& options)
     TierBlock& block = *pool_.all()[i];
     block.pool_index = i;
     block.state.reserve(kExtentsMax);  // D1
+    block.users.reserve(kExtentsMax);
+    block.users.reserve(kExtentsMax);
   }
 }
 
@@ -74,6 +76,8 @@ TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const Exte
   block->dirty = true;
   block->extent_count = extent_count;
   block->state.assign(extent_count, ExtentState::kReading);
+  block->users.assign(extent_count, 0);
+  block->users.assign(extent_count, 0);
   take_overhead(*block);
   for (uint32_t page = 0; page < block->header.page_count; ++page) {
     std::memset(arena_.byte_at(block->header, bytes_of(page)), 0, kPageBytes);
@@ -97,6 +101,8 @@ TierBlock* DramTier::open(const BlockId& id, uint32_t slot, uint32_t extent_coun
   block->block = id;
   block->extent_count = extent_count;
   block->state.assign(extent_count, ExtentState::kAbsent);
+  block->users.assign(extent_count, 0);
+  block->users.assign(extent_count, 0);
   take_overhead(*block);
   bind(*block, slot);
   return block;
@@ -119,6 +125,16 @@ bool DramTier::take_extent(TierBlock& block, uint32_t e, uint32_t bytes) {
   (resident ? block.extra_pages : block.charged_pages) += pages;
   block.state[e] = ExtentState::kReading;
   return true;
+}
+
+void DramTier::drop_extent(TierBlock& block, uint32_t e) {
+  VARVE_ASSERT(e < block.extent_count, e, block.extent_count);
+  VARVE_ASSERT(!block.dirty);
+  VARVE_ASSERT(block.users[e] == 0, e, block.users[e]);
+  VARVE_ASSERT(block.state[e] == ExtentState::kPresent, e);
+  if (block.linked()) evictable_pages_ -= extent(block, e).page_count;
+  --block.present_count;
+  give_extent(block, e);
 }
 
 Slab& DramTier::extent(TierBlock& block, uint32_t e) {
@@ -196,7 +212,7 @@ void DramTier::extent_read(TierBlock& block, uint32_t e, Status status) {
     ++block.present_count;
   } else {
     VARVE_ASSERT(!block.dirty);  // pages of a push are lent: only forget() gives them back
-    drop_reading(block, e);
+    give_extent(block, e);
   }
   // Sort the waiters first: on_ready may queue its op's next waiter on this block.
   Queue<ExtentWaiter, &ExtentWaiter::next> woken, waiting;
@@ -328,6 +344,7 @@ void DramTier::free_block(TierBlock& block) {
   VARVE_ASSERT(block.pins == 0);
   VARVE_ASSERT(block.waiters.empty());
   VARVE_ASSERT(!block.linked());
+  VARVE_DASSERT(std::count(block.users.begin(), block.users.end(), 0) == block.extent_count);
   uint32_t pages = block.header.page_count + block.meta.page_count;
   for (uint32_t e = 0; e < block.extent_count; ++e) {
     Slab& slab = extent(block, e);
@@ -344,7 +361,11 @@ void DramTier::free_block(TierBlock& block) {
   block.block = BlockId{};
   block.attempt = Attempt{};
   block.fingerprint = Digest{};
+  for (const uint16_t users : block.users)
+    VARVE_ASSERT(users == 0, users);
   block.state.clear();
+  block.users.clear();
+  block.users.clear();
   block.extent_count = block.present_count = 0;
   block.header_present = block.dirty = block.doomed = false;
   block.charged_pages = block.extra_pages = 0;
@@ -352,17 +373,18 @@ void DramTier::free_block(TierBlock& block) {
   pool_.give(&block);
 }
 
-// A read that failed: the pages go back at once, the extent is absent again.
-void DramTier::drop_reading(TierBlock& block, uint32_t e) {
+// The pages of one extent go back, the extent is absent. Which budget they came from does not
+// matter, only the sum: what a resident block holds on kPull goes first.
+void DramTier::give_extent(TierBlock& block, uint32_t e) {
   Slab& slab = extent(block, e);
   const uint32_t pages = slab.page_count;
-  // While the block is resident, what is being read was taken since it was pinned.
-  const bool resident = block.budget == Budget::kResident;
-  uint32_t& charged = resident ? block.extra_pages : block.charged_pages;
-  VARVE_ASSERT(charged >= pages, charged, pages);
   arena_.give(slab);
-  charged -= pages;
-  discharge(resident ? Budget::kPull : block.budget, pages);
+  const uint32_t extra = std::min(pages, block.extra_pages);
+  VARVE_ASSERT(block.charged_pages >= pages - extra, block.charged_pages, pages, extra);
+  block.extra_pages -= extra;
+  block.charged_pages -= pages - extra;
+  discharge(Budget::kPull, extra);
+  discharge(block.budget, pages - extra);
   block.state[e] = ExtentState::kAbsent;
 }
 

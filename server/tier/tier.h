@@ -108,6 +108,8 @@ struct TierBlock : ListHook {
   Slab few[kFewExtents];           // the extents' slabs, see DramTier::extent()
   Slab meta;                       // one page for them where they are more than a few
   std::vector<ExtentState> state;  // capacity kExtentsMax from construction (D1)
+  std::vector<uint16_t> users;     // per extent: sends that need its bytes; counted by server/op
+  std::vector<uint16_t> users;     // per extent: sends that need its bytes; counted by server/op
   uint32_t extent_count = 0;
   uint32_t present_count = 0;
   uint32_t pins = 0;  // readers, appends
@@ -116,7 +118,7 @@ struct TierBlock : ListHook {
   bool doomed = false;  // freed when the last pin goes
   Budget budget = Budget::kPull;
   uint32_t charged_pages = 0;  // to `budget`
-  uint32_t extra_pages = 0;    // to kPull: taken for reading while the rest is resident
+  uint32_t extra_pages = 0;    // to kPull: so many were taken while the block was resident
   uint32_t slot = ~0u;         // fragment slot in the index, ~0 when none
   uint32_t pool_index = ~0u;   // of the tier's pool
   Queue<ExtentWaiter, &ExtentWaiter::next> waiters;
@@ -138,6 +140,12 @@ class DramTier {
   // Pages for one absent extent of a pinned, open block; it is kReading from here on. Those of a
   // resident block count as kPull until its last unpin. False: no room now.
   [[nodiscard]] bool take_extent(TierBlock& block, uint32_t extent, uint32_t bytes);
+  // Lets the bytes of a present extent without users go, of a clean pinned block: how a pull larger
+  // than DRAM keeps its headers and streams the rest.
+  void drop_extent(TierBlock& block, uint32_t extent);
+  // Lets the bytes of a present extent without users go, of a clean block, pinned or not: how a
+  // pull larger than DRAM keeps its headers and streams the rest.
+  void drop_extent(TierBlock& block, uint32_t extent);
   Slab& extent(TierBlock& block, uint32_t extent);
   // For whom the bytes of a granted block are lent to (server/session).
   const Slab& extent(const TierBlock& block, uint32_t extent) const {
@@ -176,7 +184,7 @@ class DramTier {
   void evict_oldest();
   void free_block(TierBlock& block);
   void take_overhead(TierBlock& block);
-  void drop_reading(TierBlock& block, uint32_t extent);
+  void give_extent(TierBlock& block, uint32_t extent);
   uint32_t map_home(uint32_t slot) const;
   uint32_t map_find(uint32_t slot) const;
   void map_erase(uint32_t slot);

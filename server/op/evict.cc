@@ -1,0 +1,83 @@
+// Eviction for room: candidates come from the policy in order; the catalog says which may go.
+//
+// Candidates that must stay (leased, in grace, being read or written) remain at the front of the
+// order, so a sweep without success looks twice as far in the next turn, up to a bound.
+#include "server/op/evict.h"
+
+#include <algorithm>
+
+#include "server/op/op.h"
+
+namespace varve {
+
+EvictOp::EvictOp(OpContext& context) : context_(context) {
+  rooms_.resize(context.flash.target_count() * context.options.slices);
+}
+
+void EvictOp::room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
+  VARVE_ASSERT(target < context_.flash.target_count(), target);
+  VARVE_ASSERT(slice < context_.options.slices, slice);
+  const uint32_t number = target * context_.options.slices + slice;
+  Room& room = rooms_[number];
+  if (room.pages == 0 && pages > 0) {
+    ++wanting_;
+    room.limit = kCandidatesPerTurn;
+  }
+  room.pages = std::max(room.pages, pages);
+  if (room.pages > 0) sweep_wish(number);
+  if (wanting_ > 0) context_.reactor.make_ready(*this);
+}
+
+// Evicts one block: of this slice if possible, so that nothing but its own room is disturbed.
+void EvictOp::index_wanted(uint32_t slice) {
+  const uint32_t slices = context_.options.slices;
+  for (uint32_t t = 0; t < context_.flash.target_count(); ++t) {
+    if (sweep(t * slices + slice, 1, kCandidatesPerTurn) > 0) return;
+  }
+  for (uint32_t room = 0; room < rooms_.size(); ++room) {
+    if (sweep(room, 1, kCandidatesPerTurn) > 0) return;
+  }
+  context_.metrics.evict_unsatisfied.add();
+}
+
+void EvictOp::run() {
+  for (uint32_t i = 0; i < rooms_.size() && wanting_ > 0; ++i) {
+    const uint32_t room = next_;
+    next_ = (next_ + 1) % static_cast<uint32_t>(rooms_.size());
+    if (rooms_[room].pages == 0) continue;
+    sweep_wish(room);
+    break;  // one room a turn
+  }
+  if (wanting_ > 0) context_.reactor.make_ready(*this);
+}
+
+void EvictOp::sweep_wish(uint32_t number) {
+  Room& room = rooms_[number];
+  const uint32_t freed = sweep(number, room.pages, room.limit);
+  room.pages -= std::min(room.pages, freed);
+  if (freed == 0) {
+    if (room.limit >= kCandidatesMax || context_.eviction.victim(number, kNoSlot) == kNoSlot) {
+      context_.metrics.evict_unsatisfied.add();
+      room.pages = 0;
+    }
+    room.limit *= 2;
+  } else {
+    room.limit = kCandidatesPerTurn;
+  }
+  if (room.pages == 0) --wanting_;
+}
+
+uint32_t EvictOp::sweep(uint32_t room, uint32_t pages, uint32_t limit) {
+  uint32_t freed = 0;
+  uint32_t previous = kNoSlot;
+  for (uint32_t i = 0; i < limit && freed < pages; ++i) {
+    const uint32_t victim = context_.eviction.victim(room, previous);
+    if (victim == kNoSlot) break;
+    const uint32_t more = context_.catalog->evict(victim);
+    freed += more;
+    if (more == 0) previous = victim;  // it stays, and the order goes on behind it
+  }
+  return freed;
+}
+
+}  // namespace varve

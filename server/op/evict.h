@@ -1,0 +1,46 @@
+// EvictOp: makes room on flash (and in the index) by evicting what the policy proposes.
+//
+// Wishes are remembered per room (a slice of a target) and met a bounded number of candidates at a
+// time, the rest in later turns, so that a full drive never stops a core.
+#pragma once
+
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/reactor/reactor.h"
+#include "server/policy/policy.h"
+
+namespace varve {
+
+struct OpContext;
+
+class EvictOp final : public Task {
+ public:
+  static constexpr uint32_t kCandidatesPerTurn = 64;
+  static constexpr uint32_t kCandidatesMax = 4096;  // then a wish is given up, and counted
+
+  explicit EvictOp(OpContext& context);
+  // About `pages` of this room; some are evicted before this returns.
+  void room_wanted(uint32_t target, uint32_t slice, uint32_t pages);
+  // A place in the index, for a block of this slice.
+  void index_wanted(uint32_t slice);
+  void run() override;
+  const char* name() const override { return "evict"; }
+  bool at_rest() const { return wanting_ == 0; }
+
+ private:
+  struct Room {
+    uint32_t pages = 0;  // still wanted
+    uint32_t limit = 0;  // candidates to look at in the next sweep
+  };
+  // Looks at `limit` candidates of a room at most, in eviction order; pages freed.
+  uint32_t sweep(uint32_t room, uint32_t pages, uint32_t limit);
+  void sweep_wish(uint32_t room);
+
+  OpContext& context_;
+  std::vector<Room> rooms_;
+  uint32_t wanting_ = 0;  // rooms with a wish
+  uint32_t next_ = 0;     // the room to look at next
+};
+
+}  // namespace varve

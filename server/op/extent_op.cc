@@ -1,0 +1,229 @@
+// One extent from DRAM or flash to a lane; and the frames that carry it.
+//
+// Frames of one extent are posted in offset order with nothing of the same block between them: the
+// one at the head of the queue is posted whole before the next begins.
+#include "server/op/extent_op.h"
+
+#include <algorithm>
+
+#include "server/op/op.h"
+#include "server/op/pull.h"
+
+namespace varve {
+
+ExtentOp::ExtentOp(OpContext& context) : Op(context.reactor), context_(context) {
+  waiter_.owner = this;
+  waiter_.on_ready = [](ExtentWaiter& waiter, Status status) {
+    static_cast<ExtentOp*>(waiter.owner)->completed(status);
+  };
+}
+
+void ExtentOp::begin(const Begin& begin) {
+  VARVE_ASSERT(begin.block != nullptr);
+  VARVE_ASSERT(begin.extent < begin.block->extent_count, begin.extent);
+  reset();
+  at_ = begin;
+  entry_ = ExtentEntry{};
+  TierBlock& block = *at_.block;
+  context_.tier.pin(block);
+  ++block.users[at_.extent];
+  from_dram_ = block.header_present && block.state[at_.extent] == ExtentState::kPresent;
+  read_here_ = begin.fetch != nullptr || begin.lead_started;
+  if (read_here_) context_.pulls->reading_add(at_.bytes);
+  frames_left_ = 0;
+  posted_bytes_ = 0;
+  stage_ = Stage::kLead;
+  reactor().make_ready(*this);
+}
+
+void ExtentOp::detach() {
+  VARVE_ASSERT(!on_lane());
+  VARVE_ASSERT(at_.pull != nullptr);
+  at_.pull = nullptr;
+  at_.part = nullptr;
+}
+
+void ExtentOp::run() {
+  RunScope scope(*this);
+  TierBlock& block = *at_.block;
+  if (Status s = take_failure(); !s.ok() && stage_ != Stage::kDone) return finish(s);
+  switch (stage_) {
+    case Stage::kLead:  // the header first: it says how the extent is stored
+      if (!block.header_present) {
+        if (block.state[0] != ExtentState::kReading) return finish(Status::unavailable("header"));
+        wait_for(0);
+        return wait(1);
+      }
+      if (Status s = check_entry(); !s.ok()) return finish(s);
+      stage_ = Stage::kRead;
+      [[fallthrough]];
+    case Stage::kRead:
+      if (block.state[at_.extent] == ExtentState::kReading) {
+        if (at_.fetch != nullptr && !fetch_now()) return finish(Status::unavailable("gone"));
+        wait_for(at_.extent);
+        return wait(1);
+      }
+      if (block.state[at_.extent] == ExtentState::kAbsent) {
+        return finish(Status::unavailable("read by another pull failed"));
+      }
+      stage_ = Stage::kSend;
+      [[fallthrough]];
+    case Stage::kSend:  // raw codec: what is stored is what is sent, nothing to restore
+      if (unwanted()) return finish(Status::cancelled("pull"));
+      stage_ = Stage::kDone;
+      send_started_ns_ = reactor().now_ns();
+      frames_left_ = (at_.bytes + kPayloadBytesMax - 1) / kPayloadBytesMax;
+      context_.sends->queue(*this);
+      return wait(frames_left_);
+    case Stage::kDone:
+      context_.metrics.pull_stage_send.record(reactor().now_ns() - send_started_ns_);
+      return finish(take_failure());
+  }
+}
+
+SendTable& ExtentOp::sends() {
+  return *context_.sends;
+}
+
+bool ExtentOp::unwanted() const {
+  return at_.pull == nullptr || at_.pull->cut_short();
+}
+
+void ExtentOp::wait_for(uint32_t extent) {
+  waiter_.extent = extent;
+  at_.block->waiters.push(&waiter_);
+}
+
+// The header was verified by flash; that it fits the format of this pull is checked here (I12).
+Status ExtentOp::check_entry() {
+  entry_ = entry_of(context_.tier, *at_.block, at_.extent);
+  if (entry_.stored_bytes != at_.bytes || entry_.decoded_bytes != at_.bytes ||
+      entry_.codec != static_cast<uint8_t>(CodecId::kRaw)) {
+    return Status::corrupt("extent table does not fit the format");
+  }
+  return Status();
+}
+
+// Starts the read whose pages this op has taken. False: the block left flash meanwhile.
+bool ExtentOp::fetch_now() {
+  const std::optional<Located> located = context_.index.find(at_.block->block);
+  if (!located || located->state != FragmentState::kFlash) return false;
+  Fetch& fetch = *at_.fetch;
+  at_.fetch = nullptr;
+  context_.fetches->start_extent(fetch, *at_.block, located->place, at_.extent, entry_,
+                                 at_.wanted_ns);
+  return true;
+}
+
+void ExtentOp::post(DataSend& send) {
+  VARVE_ASSERT(frames_left_ > 0);
+  const uint32_t offset = posted_bytes_;
+  const uint32_t bytes = std::min(at_.bytes - offset, kPayloadBytesMax);
+  const Slab& slab = context_.tier.extent(*at_.block, at_.extent);
+  send.request.payload_count =
+      context_.tier.arena().pieces(slab, offset, bytes, send.request.payload);
+  send.data = wire::Data{.block = at_.position,
+                         .extent = at_.extent,
+                         .offset = offset,
+                         .entry = entry_,
+                         .attempt = at_.block->attempt};
+  send.part = at_.part;
+  send.owner = this;
+  send.status = Status();
+  send.message.owner = &send;
+  send.message.deliver = at_.part->deliver_data;
+  posted_bytes_ += bytes;
+  --frames_left_;
+  at_.part->session_reactor->post(send.message);
+}
+
+// The pull was cut while frames still waited: they count as done, nothing of them was posted.
+void ExtentOp::drop_frames() {
+  for (; frames_left_ > 0; --frames_left_) completed(Status::cancelled("pull"));
+}
+
+void ExtentOp::finish(Status status) {
+  VARVE_ASSERT(frames_left_ == 0, frames_left_);
+  TierBlock& block = *at_.block;
+  if (at_.fetch != nullptr) {  // pages taken, read never started
+    VARVE_ASSERT(!status.ok());
+    context_.fetches->give(*at_.fetch);
+    context_.tier.extent_read(block, at_.extent, status);
+  }
+  VARVE_ASSERT(block.users[at_.extent] > 0);
+  --block.users[at_.extent];
+  const bool clean = !block.dirty && !block.doomed;
+  if (clean && block.users[at_.extent] == 0 &&
+      block.state[at_.extent] == ExtentState::kPresent && context_.pulls->is_tight()) {
+    context_.tier.drop_extent(block, at_.extent);
+    context_.metrics.pull_extents_streamed.add();
+  }
+  OpMetrics& metrics = context_.metrics;
+  if (status.ok()) {
+    (from_dram_ ? metrics.pull_bytes_dram : metrics.pull_bytes_flash).add(at_.bytes);
+    if (!from_dram_ && !read_here_) metrics.pull_bytes_shared.add(at_.bytes);
+  }
+  const Begin was = at_;
+  at_ = Begin{};
+  if (read_here_) context_.pulls->reading_drop(was.bytes);
+  context_.tier.unpin(block);
+  if (was.pull != nullptr) {
+    was.pull->extent_done(*this, was.item, was.bytes, posted_bytes_, status);
+  }
+  context_.pulls->give_extent(*this);
+}
+
+SendTable::SendTable(OpContext& context, uint32_t sends_max) : context_(context), pool_(sends_max) {
+  for (const auto& send : pool_.all()) {
+    send->back = [](Message& message) {
+      DataSend& back = *static_cast<DataSend*>(message.owner);
+      ExtentOp& op = *static_cast<ExtentOp*>(back.owner);
+      op.sends().returned(back);
+    };
+  }
+}
+
+void SendTable::queue(ExtentOp& op) {
+  VARVE_ASSERT(op.frames_left() > 0);
+  ExtentOp* after = waiting_.back();
+  // Never before one whose frames are partly posted.
+  while (after != nullptr && after->wanted_ns() > op.wanted_ns() &&
+         !(after == waiting_.front() && front_partly_posted_)) {
+    after = waiting_.previous(after);
+  }
+  waiting_.insert_after(after, &op);
+  context_.reactor.make_ready(*this);
+}
+
+void SendTable::run() {
+  while (ExtentOp* op = waiting_.front()) {
+    if (op->unwanted()) {
+      waiting_.remove(op);
+      front_partly_posted_ = false;
+      op->drop_frames();
+      continue;
+    }
+    while (op->frames_left() > 0) {
+      DataSend* send = pool_.take();
+      if (send == nullptr) {
+        front_partly_posted_ = true;  // (or not yet begun: keeping its place does no harm)
+        return;
+      }
+      op->post(*send);
+    }
+    waiting_.remove(op);
+    front_partly_posted_ = false;
+  }
+}
+
+void SendTable::returned(DataSend& send) {
+  ExtentOp& op = *static_cast<ExtentOp*>(send.owner);
+  const Status status = send.status;
+  send.owner = nullptr;
+  send.part = nullptr;
+  pool_.give(&send);
+  op.completed(status);
+  if (!waiting_.empty()) context_.reactor.make_ready(*this);
+}
+
+}  // namespace varve

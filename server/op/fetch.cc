@@ -1,0 +1,151 @@
+// Device reads into DRAM blocks: start, verify the outcome, wake the readers.
+//
+// Where a target fails while it holds a request (limbo, I8), the readers are told at once, but block
+// and pages stay pinned until the device gives them back, which may be never.
+#include "server/op/fetch.h"
+
+#include "server/op/op.h"
+#include "server/op/pull.h"
+
+namespace varve {
+
+namespace {
+
+constexpr uint32_t kRunsMax = kExtentBytesMax / kPageBytes + flash::header_pages_of(kExtentsMax);
+constexpr uint32_t kMeanShift = 3;  // the mean moves by 1/8 of each difference
+
+}  // namespace
+
+ExtentEntry entry_of(const DramTier& tier, const TierBlock& block, uint32_t extent) {
+  VARVE_ASSERT(extent < block.extent_count, extent, block.extent_count);
+  ExtentEntry entry;
+  const uint64_t offset = sizeof(flash::FragmentHeader) + uint64_t{extent} * sizeof(ExtentEntry);
+  std::memcpy(&entry, tier.arena().byte_at(block.header, offset), sizeof(entry));
+  return entry;
+}
+
+FetchTable::FetchTable(OpContext& context, uint32_t fetches_max)
+    : context_(context), pool_(fetches_max) {
+  for (const auto& fetch : pool_.all()) {
+    fetch->runs.reserve(kRunsMax);
+    fetch->table = this;
+    fetch->read.owner = fetch.get();
+    fetch->read.on_done = [](flash::Read& read) {
+      Fetch& self = *static_cast<Fetch*>(read.owner);
+      self.table->done(self);
+    };
+    fetch->read.limbo.owner = fetch.get();
+    fetch->read.limbo.on_returned = [](void* owner) {
+      Fetch& self = *static_cast<Fetch*>(owner);
+      self.table->returned(self);
+    };
+  }
+}
+
+void FetchTable::give(Fetch& fetch) {
+  VARVE_ASSERT(fetch.block == nullptr);
+  pool_.give(&fetch);
+}
+
+void FetchTable::start(Fetch& fetch, TierBlock& block, const flash::Place& place,
+                       Nanos wanted_ns) {
+  VARVE_ASSERT(fetch.block == nullptr);
+  VARVE_ASSERT(block.state[fetch.read.extent] == ExtentState::kReading, fetch.read.extent);
+  context_.tier.pin(block);
+  fetch.block = &block;
+  fetch.started_ns = context_.reactor.now_ns();
+  flash::Read& read = fetch.read;
+  read.block = block.block;
+  read.place = place;
+  read.runs = fetch.runs;
+  read.buffer_index = context_.options.buffer_index;
+  read.wanted_ns = wanted_ns;
+  read.status = Status();
+  read.held = false;
+  context_.metrics.fetches_live.set(live());
+  context_.flash.read(read);
+}
+
+void FetchTable::start_lead(Fetch& fetch, TierBlock& block, const flash::Place& place,
+                            const Digest& fingerprint, Nanos wanted_ns) {
+  VARVE_ASSERT(!block.header_present);
+  const Slab& header = block.header;
+  const Slab& first = context_.tier.extent(block, 0);
+  fetch.runs.resize(kRunsMax);
+  const std::span<iovec> all(fetch.runs);
+  const Arena& arena = context_.tier.arena();
+  uint32_t count = arena.pieces(header, 0, bytes_of(header.page_count), all);
+  count += arena.pieces(first, 0, bytes_of(first.page_count), all.subspan(count));
+  fetch.runs.resize(count);
+  fetch.read.kind = flash::Read::Kind::kLead;
+  fetch.read.attempt = Attempt{};
+  fetch.read.fingerprint = fingerprint;
+  fetch.read.extent = 0;
+  fetch.read.header_pages = header.page_count;
+  start(fetch, block, place, wanted_ns);
+}
+
+void FetchTable::start_extent(Fetch& fetch, TierBlock& block, const flash::Place& place,
+                              uint32_t extent, const ExtentEntry& entry, Nanos wanted_ns) {
+  VARVE_ASSERT(block.header_present);
+  const Slab& slab = context_.tier.extent(block, extent);
+  fetch.runs.resize(kRunsMax);
+  fetch.runs.resize(
+      context_.tier.arena().pieces(slab, 0, bytes_of(slab.page_count), fetch.runs));
+  fetch.read.kind = flash::Read::Kind::kExtent;
+  fetch.read.attempt = block.attempt;
+  fetch.read.extent = extent;
+  fetch.read.entry = entry;
+  fetch.read.header_pages = 0;
+  start(fetch, block, place, wanted_ns);
+}
+
+void FetchTable::done(Fetch& fetch) {
+  TierBlock& block = *fetch.block;
+  const flash::Read& read = fetch.read;
+  const bool lead = read.kind == flash::Read::Kind::kLead;
+  const Nanos took_ns = context_.reactor.now_ns() - fetch.started_ns;
+  context_.metrics.pull_stage_read.record(took_ns);
+  mean_ns_ = mean_ns_ - (mean_ns_ >> kMeanShift) + (took_ns >> kMeanShift);
+  if (read.status.ok() && lead) {
+    VARVE_ASSERT(!read.attempt.is_none());
+    block.attempt = read.attempt;
+    block.fingerprint = read.fingerprint;
+    block.header_present = true;
+  }
+  // A block without a header is of no use, and one that the device still writes to of no one's.
+  if (!read.status.ok() && (lead || read.held) && !block.doomed) context_.tier.forget(block);
+  if (read.held) {
+    VARVE_ASSERT(!read.status.ok());
+    Queue<ExtentWaiter, &ExtentWaiter::next> all, kept;
+    all.append(block.waiters);
+    while (ExtentWaiter* waiter = all.pop()) {
+      if (waiter->extent == read.extent) {
+        waiter->on_ready(*waiter, read.status);
+      } else {
+        kept.push(waiter);
+      }
+    }
+    block.waiters.append(kept);
+    return;  // the Fetch, its pin and its pages stay until returned()
+  }
+  context_.tier.extent_read(block, read.extent, read.status);
+  end(fetch);
+}
+
+void FetchTable::returned(Fetch& fetch) {
+  VARVE_ASSERT(fetch.read.held);
+  context_.tier.extent_read(*fetch.block, fetch.read.extent, fetch.read.status);
+  end(fetch);
+}
+
+void FetchTable::end(Fetch& fetch) {
+  TierBlock& block = *fetch.block;
+  fetch.block = nullptr;
+  pool_.give(&fetch);
+  context_.metrics.fetches_live.set(live());
+  context_.tier.unpin(block);
+  context_.pulls->room_given();
+}
+
+}  // namespace varve

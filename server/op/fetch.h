@@ -1,0 +1,61 @@
+// FetchTable: device reads in progress, one for as many readers as wait for the bytes.
+//
+// A Fetch belongs to the TierBlock it fills, not to the pull that asked first: it pins the block, and
+// when it is done the tier wakes whoever waits for the extent. So a pull may be cancelled while its
+// read goes on, and a second pull of the same block starts no second read.
+#pragma once
+
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/reactor/reactor.h"
+#include "server/flash/flash.h"
+#include "server/op/metric.h"
+#include "server/tier/tier.h"
+
+namespace varve {
+
+struct OpContext;
+class FetchTable;
+
+struct Fetch {
+  flash::Read read;
+  std::vector<iovec> runs;  // capacity for one extent in single pages and its header
+  FetchTable* table = nullptr;
+  TierBlock* block = nullptr;
+  Nanos started_ns = 0;
+};
+
+class FetchTable {
+ public:
+  FetchTable(OpContext& context, uint32_t fetches_max);
+
+  uint32_t available() const { return pool_.available(); }
+  uint32_t live() const { return pool_.used(); }
+  Fetch* take() { return pool_.take(); }  // null: all are busy
+  void give(Fetch& fetch);                // taken and not started
+
+  // Header and extent 0, whose pages are taken. `fingerprint`: of the format the reader believes in.
+  void start_lead(Fetch& fetch, TierBlock& block, const flash::Place& place,
+                  const Digest& fingerprint, Nanos wanted_ns);
+  // One extent whose pages are taken, of a block whose header is present.
+  void start_extent(Fetch& fetch, TierBlock& block, const flash::Place& place, uint32_t extent,
+                    const ExtentEntry& entry, Nanos wanted_ns);
+  // Expected time of one more read, from the reads before it.
+  Nanos read_ns_estimate() const { return mean_ns_; }
+
+ private:
+  void start(Fetch& fetch, TierBlock& block, const flash::Place& place, Nanos wanted_ns);
+  void done(Fetch& fetch);
+  void returned(Fetch& fetch);
+  void end(Fetch& fetch);
+
+  OpContext& context_;
+  Pool<Fetch> pool_;
+  Nanos mean_ns_ = 0;
+};
+
+// Row `extent` of the table in a block's header pages, copied out.
+ExtentEntry entry_of(const DramTier& tier, const TierBlock& block, uint32_t extent);
+
+}  // namespace varve

@@ -1,0 +1,59 @@
+// Match: which of these ids does this home have with all ranks, up to its first miss; in one turn.
+//
+// A match changes nothing but recency and, if asked, a lease (I5). Recency is fed from the last id to
+// the first, so that leaves are older than the prefix they need.
+#include <algorithm>
+
+#include "server/op/fetch.h"
+#include "server/op/lease.h"
+#include "server/op/op.h"
+#include "server/op/request.h"
+
+namespace varve {
+
+namespace {
+
+// Slowest tier over the ranks: DRAM only when every rank's block is whole in DRAM.
+wire::TierKind tier_of(const OpContext& context, uint32_t base_slot) {
+  bool in_dram = true;
+  context.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
+    const TierBlock* block = context.tier.peek(located.fragment_slot);
+    in_dram = in_dram && block != nullptr && block->header_present &&
+              block->present_count == block->extent_count;
+  });
+  return in_dram ? wire::TierKind::kDram : wire::TierKind::kFlash;
+}
+
+}  // namespace
+
+void match_prefix(OpContext& context, MatchPart& part) {
+  VARVE_ASSERT(part.begin <= part.end && part.end <= part.request->count, part.begin, part.end);
+  const uint32_t count = part.end - part.begin;
+  const std::span<const BaseId> ids(part.request->ids + part.begin, count);
+  const std::span<const uint16_t> positions(part.request->positions + part.begin, count);
+  const uint32_t found = context.index.match(ids, part.rank_count);
+  OpMetrics& metrics = context.metrics;
+  uint32_t base_slots[wire::kIdsMax];
+  bool any_flash = false;
+  for (uint32_t i = 0; i < found; ++i) {
+    const std::optional<uint32_t> slot = context.index.base_slot(ids[i]);
+    VARVE_ASSERT(slot.has_value());
+    base_slots[i] = *slot;
+    const wire::TierKind tier = tier_of(context, *slot);
+    part.tiers[positions[i]] = tier;
+    any_flash = any_flash || tier == wire::TierKind::kFlash;
+    (tier == wire::TierKind::kDram ? metrics.match_hits_dram : metrics.match_hits_flash).add();
+  }
+  for (uint32_t i = found; i < count; ++i) part.tiers[positions[i]] = wire::TierKind::kNone;
+  for (uint32_t i = found; i > 0; --i) context.eviction.touch(base_slots[i - 1]);
+  part.lease = context.leases->grant(part.session, std::span<const uint32_t>(base_slots, found),
+                                     positions.first(found), part.lease_ms);
+  part.recovering = context.flash.recovering();
+  part.read_ns_estimate = any_flash ? context.fetches->read_ns_estimate() : 0;
+  metrics.match_requests.add();
+  metrics.match_ids.add(count);
+  if (found < count) metrics.match_misses.add();
+  part_back(part, Status());
+}
+
+}  // namespace varve

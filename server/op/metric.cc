@@ -1,0 +1,146 @@
+// Names and help of the op counters: one line each, so that this file reads as their documentation.
+//
+// Labels name the outcome, the tier, the stage or the code; the words are those of the architecture.
+#include "server/op/metric.h"
+
+#include <iterator>
+#include <string>
+
+#include "server/flash/flash.h"
+
+namespace varve {
+
+namespace {
+
+std::string label(const char* key, const char* value) {
+  return std::string(key) + "=\"" + value + "\"";
+}
+
+void register_match(const OpMetrics& m, MetricSet& set) {
+  set.add({"varve_match_requests_total", "", "Match parts answered."}, &m.match_requests);
+  set.add({"varve_match_ids_total", "", "Base ids asked for."}, &m.match_ids);
+  set.add({"varve_match_hits_total", label("tier", "dram"), "Ids found whole in DRAM."},
+          &m.match_hits_dram);
+  set.add({"varve_match_hits_total", label("tier", "flash"), "Ids found, on flash."},
+          &m.match_hits_flash);
+  set.add({"varve_match_misses_total", "", "Match parts that met a miss."}, &m.match_misses);
+  set.add({"varve_lease_granted_total", "", "Leases granted."}, &m.leases_granted);
+  set.add({"varve_lease_released_total", "", "Leases released by their session."},
+          &m.leases_released);
+  set.add({"varve_lease_expired_total", "", "Leases that ended by time."}, &m.leases_expired);
+  set.add({"varve_lease_refused_total", "", "Leases not given: table or pins full."},
+          &m.leases_refused);
+  set.add({"varve_lease_live", "", "Leases now."}, &m.leases_live);
+  set.add({"varve_lease_pins", "", "Base ids under leases now."}, &m.lease_pins);
+}
+
+void register_push(const OpMetrics& m, MetricSet& set) {
+  set.add({"varve_reserve_ids_total", label("outcome", "exists"), "Ids answered at reserve."},
+          &m.reserve_exists);
+  set.add({"varve_reserve_ids_total", label("outcome", "busy"), ""}, &m.reserve_busy);
+  set.add({"varve_reserve_ids_total", label("outcome", "granted"), ""}, &m.reserve_granted);
+  set.add({"varve_reserve_ids_asked_total", "", "Ids asked for at reserve."}, &m.reserve_ids);
+  for (uint32_t i = 1; i < kCodeCount; ++i) {
+    set.add({"varve_reserve_refused_total", label("reason", code_name(static_cast<Code>(i))),
+             "Reservations refused: what overload or a full drive shed."},
+            &m.refused[i]);
+  }
+  set.add({"varve_push_committed_total", label("ack", "cached"), "Blocks committed."},
+          &m.push_committed_cached);
+  set.add({"varve_push_committed_total", label("ack", "durable"), ""}, &m.push_committed_durable);
+  set.add({"varve_push_exists_total", "", "Commits of a block that was there meanwhile."},
+          &m.push_exists);
+  set.add({"varve_push_aborted_total", "", "Attempts aborted or expired."}, &m.push_aborted);
+  set.add({"varve_push_invalid_total", "", "Commits whose table did not fit the format."},
+          &m.push_invalid);
+  set.add({"varve_push_bytes_total", "", "Bytes of committed blocks."}, &m.push_bytes);
+  set.add({"varve_push_lost_writes_total", "",
+           "Cached blocks dropped because flash did not take them."},
+          &m.push_lost_writes);
+  set.add({"varve_push_live", "", "Live attempts, write-behind included."}, &m.pushes_live);
+  set.add({"varve_push_appends_waiting", "", "Commits waiting for flash."}, &m.appends_waiting);
+  set.add({"varve_push_stage_seconds", label("stage", "receive"), "Grant to commit."},
+          &m.push_stage_receive);
+  set.add({"varve_push_stage_seconds", label("stage", "write"), "Commit to flash."},
+          &m.push_stage_write);
+}
+
+void register_pull(const OpMetrics& m, MetricSet& set) {
+  set.add({"varve_pull_requests_total", "", "Pull parts."}, &m.pull_requests);
+  set.add({"varve_pull_ended_total", label("outcome", "cancelled"), "Pull parts cut short."},
+          &m.pull_cancelled);
+  set.add({"varve_pull_ended_total", label("outcome", "timed_out"), ""}, &m.pull_timed_out);
+  set.add({"varve_pull_ended_total", label("outcome", "lease_refused"), ""},
+          &m.pull_lease_refused);
+  set.add({"varve_pull_blocks_total", "", "Blocks sent whole."}, &m.pull_blocks_ok);
+  for (uint32_t i = 1; i < kCodeCount; ++i) {
+    set.add({"varve_pull_blocks_failed_total", label("reason", code_name(static_cast<Code>(i))),
+             "Blocks that a pull could not send; the others of the pull went on (I9)."},
+            &m.pull_blocks_failed[i]);
+  }
+  set.add({"varve_pull_bytes_total", label("tier", "dram"), "Bytes sent, by where they were."},
+          &m.pull_bytes_dram);
+  set.add({"varve_pull_bytes_total", label("tier", "flash"), ""}, &m.pull_bytes_flash);
+  set.add({"varve_pull_bytes_shared_total", "", "Of these, from a read that another pull began."},
+          &m.pull_bytes_shared);
+  set.add({"varve_pull_extents_streamed_total", "",
+           "Extents whose bytes left DRAM as soon as they were sent."},
+          &m.pull_extents_streamed);
+  set.add({"varve_pull_room_waits_total", "", "Times a pull waited for DRAM pages."},
+          &m.pull_room_waits);
+  set.add({"varve_pull_sheds_total", "", "Times idle blocks were unpinned to make room."},
+          &m.pull_sheds);
+  set.add({"varve_pull_overdue_total", "", "Pulls seen past their deadline by the watchdog."},
+          &m.pull_overdue);
+  set.add({"varve_pull_live", "", "Pulls now."}, &m.pulls_live);
+  set.add({"varve_pull_extents_live", "", "Extents being read or sent now."}, &m.extents_live);
+  set.add({"varve_pull_fetches_live", "", "Device reads in progress now."}, &m.fetches_live);
+  set.add({"varve_pull_seconds", "", "Whole pull parts."}, &m.pull_seconds);
+  set.add({"varve_pull_stage_seconds", label("stage", "credit"), "Stages of a pull."},
+          &m.pull_stage_credit);
+  set.add({"varve_pull_stage_seconds", label("stage", "read"), ""}, &m.pull_stage_read);
+  set.add({"varve_pull_stage_seconds", label("stage", "send"), ""}, &m.pull_stage_send);
+}
+
+void register_catalog(const OpMetrics& m, MetricSet& set) {
+  set.add({"varve_published_total", "", "Fragments made visible by commit."}, &m.published);
+  set.add({"varve_evicted_blocks_total", "", "Fragments evicted from flash."}, &m.evicted_blocks);
+  set.add({"varve_evicted_bytes_total", "", ""}, &m.evicted_bytes);
+  set.add({"varve_evict_skipped_total", label("reason", "leased"), "Victims left alone."},
+          &m.evict_skipped_leased);
+  set.add({"varve_evict_skipped_total", label("reason", "grace"), ""}, &m.evict_skipped_grace);
+  set.add({"varve_evict_skipped_total", label("reason", "busy"), ""}, &m.evict_skipped_busy);
+  set.add({"varve_evict_unsatisfied_total", "", "Wishes for room that no victim could meet."},
+          &m.evict_unsatisfied);
+  set.add({"varve_recovered_blocks_total", "", "Fragments found again at start."},
+          &m.recovered_blocks);
+  set.add({"varve_recovered_bytes_total", "", ""}, &m.recovered_bytes);
+  set.add({"varve_recovered_dropped_total", label("reason", "older_attempt"),
+           "Fragments that recovery found and did not keep."},
+          &m.recovered_older);
+  set.add({"varve_recovered_dropped_total", label("reason", "index_full"), ""},
+          &m.recovered_full);
+  set.add({"varve_recovered_replaced_total", "", "Kept ones that a larger attempt replaced."},
+          &m.replaced_older);
+  set.add({"varve_reclaim_fragments_total", label("verdict", "dead"), "Asked for by reclaim."},
+          &m.reclaim_dead);
+  set.add({"varve_reclaim_fragments_total", label("verdict", "reinserted"), ""},
+          &m.reclaim_reinserted);
+  set.add({"varve_reclaim_fragments_total", label("verdict", "dropped"), ""}, &m.reclaim_dropped);
+  for (uint32_t i = 0; i < std::size(m.lost); ++i) {
+    const char* reason = flash::drop_reason_name(static_cast<flash::DropReason>(i));
+    set.add({"varve_lost_blocks_total", label("reason", reason), "Fragments lost to a fault."},
+            &m.lost[i]);
+  }
+}
+
+}  // namespace
+
+void OpMetrics::register_in(MetricSet& metrics) const {
+  register_match(*this, metrics);
+  register_push(*this, metrics);
+  register_pull(*this, metrics);
+  register_catalog(*this, metrics);
+}
+
+}  // namespace varve

@@ -1,0 +1,42 @@
+// The counters of the ops of one shard, in the words of the ops.
+//
+// Plain numbers on their own core; registered once by OpMetrics::register_in. A rate that is refused
+// or shed is counted by its reason, so that an overload explains itself (I11).
+#pragma once
+
+#include "common/base/base.h"
+#include "common/metrics/metrics.h"
+
+namespace varve {
+
+struct OpMetrics {
+  // match
+  Counter match_requests, match_ids, match_hits_dram, match_hits_flash, match_misses;
+  // leases
+  Counter leases_granted, leases_expired, leases_refused, leases_released;
+  Gauge leases_live, lease_pins;
+  // reserve and push
+  Counter reserve_ids, reserve_exists, reserve_busy, reserve_granted;
+  Counter refused[kCodeCount];  // by code
+  Counter push_committed_cached, push_committed_durable, push_exists, push_aborted, push_invalid;
+  Counter push_bytes, push_lost_writes;
+  Gauge pushes_live, appends_waiting;
+  Histogram push_stage_receive, push_stage_write;
+  // pull
+  Counter pull_requests, pull_cancelled, pull_timed_out, pull_lease_refused;
+  Counter pull_blocks_ok, pull_blocks_failed[kCodeCount];
+  Counter pull_bytes_dram, pull_bytes_flash, pull_bytes_shared;
+  Counter pull_extents_streamed, pull_room_waits, pull_sheds, pull_overdue;
+  Gauge pulls_live, extents_live, fetches_live;
+  Histogram pull_seconds, pull_stage_credit, pull_stage_read, pull_stage_send;
+  // catalog
+  Counter published, evicted_blocks, evicted_bytes, evict_skipped_leased, evict_skipped_grace;
+  Counter evict_skipped_busy, evict_unsatisfied;
+  Counter recovered_blocks, recovered_bytes, recovered_older, recovered_full, replaced_older;
+  Counter reclaim_dead, reclaim_reinserted, reclaim_dropped;
+  Counter lost[9];  // by flash::DropReason
+
+  void register_in(MetricSet& metrics) const;
+};
+
+}  // namespace varve

@@ -1,0 +1,103 @@
+// Operations: builds the pools and tables of one shard and leads each part to its op.
+//
+// The order of construction is the order of dependence; nothing here runs before begin().
+#include "server/op/op.h"
+
+#include "server/op/evict.h"
+#include "server/op/fetch.h"
+#include "server/op/lease.h"
+#include "server/op/pull.h"
+#include "server/op/push.h"
+#include "server/op/request.h"
+
+namespace varve {
+
+void part_back(Part& part, Status status) {
+  VARVE_ASSERT(part.on_back != nullptr);
+  VARVE_ASSERT(part.session_reactor != nullptr);
+  part.status = status;
+  part.message.owner = &part;
+  part.message.deliver = [](Message& message) {
+    Part& back = *static_cast<Part*>(message.owner);
+    back.on_back(back);
+  };
+  part.session_reactor->post(part.message);
+}
+
+Operations::Operations(OpContext& context) : context_(context) {
+  const OpOptions& options = context.options;
+  VARVE_ASSERT(options.slices > 0 && options.slices <= kSlicesMax, options.slices);
+  VARVE_ASSERT(options.pushes_max > 0 && options.pulls_max > 0);
+  VARVE_ASSERT(options.fetches_max >= 2, options.fetches_max);  // a lead and an extent
+  catalog_ = std::make_unique<Catalog>(context);
+  context.catalog = catalog_.get();
+  leases_ = std::make_unique<LeaseTable>(context.reactor, context.index, context.metrics,
+                                         LeaseOptions{.leases_max = options.leases_max,
+                                                      .pins_max = options.lease_pins_max,
+                                                      .lease_ms_max = options.lease_ms_max});
+  context.leases = leases_.get();
+  pushes_ = std::make_unique<PushTable>(context);
+  context.pushes = pushes_.get();
+  fetches_ = std::make_unique<FetchTable>(context, options.fetches_max);
+  context.fetches = fetches_.get();
+  sends_ = std::make_unique<SendTable>(context, options.data_sends_max);
+  context.sends = sends_.get();
+  pulls_ = std::make_unique<PullTable>(context);
+  context.pulls = pulls_.get();
+  evict_ = std::make_unique<EvictOp>(context);
+  context.evict = evict_.get();
+}
+
+Operations::~Operations() = default;
+
+void Operations::begin(Part& part) {
+  switch (part.kind) {
+    case Part::Kind::kMatch:
+      return match_prefix(context_, static_cast<MatchPart&>(part));
+    case Part::Kind::kRelease:
+      return release_lease(context_, static_cast<ReleasePart&>(part));
+    case Part::Kind::kReserve:
+      return reserve_blocks(context_, static_cast<ReservePart&>(part));
+    case Part::Kind::kCommit: {
+      auto& commit = static_cast<CommitPart&>(part);
+      return commit.push->commit(commit);
+    }
+    case Part::Kind::kAbort: {
+      auto& abort = static_cast<AbortPart&>(part);
+      return abort.push->abort(abort);
+    }
+    case Part::Kind::kPull:
+      return pulls_->begin(static_cast<PullPart&>(part));
+    case Part::Kind::kGone:
+      return session_gone(context_, static_cast<GonePart&>(part));
+  }
+  VARVE_ASSERT(false, static_cast<uint32_t>(part.kind));
+}
+
+void Operations::room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
+  evict_->room_wanted(target, slice, pages);
+}
+
+void Operations::drain() {
+  context_.draining = true;
+}
+
+bool Operations::pushes_done() const {
+  return pushes_->live() == 0;
+}
+
+bool Operations::at_rest() const {
+  return pushes_->live() == 0 && pushes_->appends_live() == 0 && pulls_->live() == 0 &&
+         pulls_->extents_live() == 0 && fetches_->live() == 0 && sends_->live() == 0 &&
+         leases_->live() == 0 && leases_->pins() == 0 && evict_->at_rest();
+}
+
+uint32_t Operations::watch() {
+  return pulls_->watch(context_.reactor.now_ns());
+}
+
+void Operations::register_metrics(MetricSet& metrics) {
+  context_.metrics.register_in(metrics);
+}
+
+}  // namespace varve

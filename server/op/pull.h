@@ -1,0 +1,150 @@
+// PullOp: one home's share of one pull, layer-major over its blocks; and the table of all pulls.
+//
+// The op walks pairs (extent, block) in layer-major order. For each it needs credit, then pages (only
+// what DRAM does not have), then an ExtentOp that reads and sends. At most two windows of credit are
+// in progress, and each pair advances by itself, so that no pull ever holds pages while it waits for
+// others. Blocks stay pinned between their extents (their headers are wanted again) unless DRAM is
+// tight; then bytes go as soon as they are sent, and idle pins are shed when nothing else moves.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/reactor/reactor.h"
+#include "server/index/index.h"
+#include "server/op/extent_op.h"
+#include "server/op/part.h"
+
+namespace varve {
+
+struct OpContext;
+class PullTable;
+
+struct ActiveHook : ListHook {};  // in progress
+struct RoomHook : ListHook {};    // waits for pages
+
+class PullOp final : public Task, public ActiveHook, public RoomHook {
+ public:
+  explicit PullOp(OpContext& context);
+  void begin(PullPart& part);
+  void run() override;
+  const char* name() const override { return "pull"; }
+
+  // From its ExtentOps: over, `posted_bytes` of it as frames.
+  void extent_done(ExtentOp& op, uint32_t item, uint32_t bytes, uint32_t posted_bytes,
+                   Status status);
+  // True once the pull was cancelled or is past its deadline: nothing more is sent.
+  bool cut_short();
+  uint32_t shed();  // unpins blocks that nothing of this pull is using now; how many
+  Nanos wanted_ns() const { return wanted_ns_; }
+  const PullPart& part() const { return *part_; }
+  const char* where() const;  // for the watchdog
+
+ private:
+  enum class Stage : uint8_t { kLease, kFlow, kDrain };
+  enum class Began : uint8_t { kStarted, kNoRoom, kFailed };
+  struct Item {
+    uint32_t base_slot = ~0u;   // leased by this pull
+    uint16_t extents_left = 0;  // to be sent
+    uint16_t busy = 0;          // ExtentOps now
+    Code code = Code::kOk;
+    bool read = false;          // bytes came from flash for this pull
+    TierBlock* block = nullptr;
+  };
+
+  Status locate();
+  bool start_extents();
+  bool may_start(uint32_t bytes);
+  void ask_credit();
+  void credit_back(CreditAsk& ask);
+  Began start_extent(uint32_t item, uint32_t extent);
+  TierBlock* find_in_dram(Item& item, uint32_t index, std::optional<Located>* located);
+  TierBlock* open_block(uint32_t index, uint32_t extent, const Located& located);
+  Began out_of_room(uint32_t item);
+  void launch(uint32_t index, uint32_t extent, TierBlock& block, Fetch* fetch, bool lead_started);
+  void fail_item(uint32_t item, Code code);
+  void next_pair();
+  void detach_readers();
+  void finish();
+
+  BlockId block_id(uint32_t item) const;
+  uint32_t position(uint32_t item) const;
+  uint32_t extent_bytes(uint32_t extent) const;
+  Nanos wanted_of(uint32_t extent) const;
+
+  OpContext& context_;
+  Stage stage_ = Stage::kLease;
+  PullPart* part_ = nullptr;
+  const ExtentTable* table_ = nullptr;
+  std::vector<Item> items_;  // capacity wire::kIdsMax
+  uint32_t alive_ = 0;       // items that have not failed
+  uint32_t extent_ = 0;      // the next pair
+  uint32_t item_ = 0;
+  Nanos wanted_ns_ = 0;      // of the next pair
+  uint64_t credit_bytes_ = 0;
+  uint64_t busy_bytes_ = 0;  // of extents in progress
+  uint32_t busy_ = 0;
+  bool asking_ = false;
+  CreditAsk ask_;
+  Nanos asked_ns_ = 0;
+  Nanos began_ns_ = 0;
+  Status end_;  // why the pull is cut short
+  List<ExtentOp, PullHook> extents_;
+};
+
+class PullTable {
+ public:
+  explicit PullTable(OpContext& context);
+  ~PullTable();
+
+  void begin(PullPart& part);
+  void end(PullOp& op);
+
+  // --- extents in progress: bounded in all and per session, so that a client that does not drain
+  // its lane cannot hold what the others need.
+  ExtentOp* take_extent() { return extents_.take(); }
+  void give_extent(ExtentOp& op);
+  bool has_extent() const { return extents_.available() > 0; }
+  bool has_share(uint64_t session, uint32_t bytes) const;
+  void share_add(uint64_t session, uint32_t bytes);
+  void share_drop(uint64_t session, uint32_t bytes);
+
+  // --- pages
+  bool may_take_room(const PullOp& op) const;  // nobody with less slack is waiting
+  void wait_for_room(PullOp& op);
+  void leave_room_queue(PullOp& op);
+  void room_given();          // pages, a Fetch or an ExtentOp came back: the first waiter looks
+  bool is_tight() const;      // someone waits, or half of the pull budget is in use
+  bool is_moving() const;     // an extent or a read is in progress, and will give room back
+  bool is_stuck() const;      // most of the pull budget is pinned without being in progress
+  void shed_all();
+  void reading_add(uint32_t bytes) { reading_bytes_ += bytes; }
+  void reading_drop(uint32_t bytes) { reading_bytes_ -= bytes; }
+
+  uint32_t live() const { return pulls_.used(); }
+  uint32_t extents_live() const { return extents_.used(); }
+  uint32_t watch(Nanos now_ns);
+
+ private:
+  struct Share {
+    uint64_t session = 0;
+    uint64_t bytes = 0;
+    uint32_t extents = 0;
+  };
+  Share* share_of(uint64_t session);
+  void poll();
+
+  OpContext& context_;
+  Pool<PullOp> pulls_;
+  Pool<ExtentOp> extents_;
+  List<PullOp, ActiveHook> active_;
+  List<PullOp, RoomHook> room_;  // least slack first
+  std::vector<Share> shares_;    // of sessions with extents in progress
+  uint64_t reading_bytes_ = 0;   // of extents in progress whose pages a pull took
+  uint64_t share_bytes_max_ = 0;
+  uint32_t share_extents_max_ = 0;
+  Timer poll_;
+};
+
+}  // namespace varve

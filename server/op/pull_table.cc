@@ -1,0 +1,180 @@
+// All pulls of a shard: who waits for pages in which order, what one session may have in progress,
+// and the poll that lets waiting pulls see their cancel flag and deadline.
+//
+// The queue for pages is by the time the next extent is wanted (least slack first). Only its front
+// may take pages while it is not empty, so that a stream of small pulls cannot starve a large one.
+#include <algorithm>
+
+#include "server/op/op.h"
+#include "server/op/pull.h"
+
+namespace varve {
+
+PullTable::PullTable(OpContext& context)
+    : context_(context),
+      pulls_(context.options.pulls_max, context),
+      extents_(context.options.extents_max, context) {
+  shares_.reserve(context.options.pulls_max);
+  const uint64_t window =
+      std::min<uint64_t>(context.options.pull_window_bytes, kExtentBytesMax);
+  const uint64_t by_sends = uint64_t{context.options.data_sends_max} / 4 * kPayloadBytesMax;
+  const uint64_t by_pages = context.tier.limit_bytes(Budget::kPull) / 4;
+  share_bytes_max_ = std::max(2 * window, std::min(by_sends, by_pages));
+  share_extents_max_ = std::max(
+      1u, std::min(context.options.extents_max / 4, context.options.data_sends_max / 4));
+  poll_.owner = this;
+  poll_.on_fire = [](Timer& timer) { static_cast<PullTable*>(timer.owner)->poll(); };
+}
+
+PullTable::~PullTable() {
+  context_.reactor.cancel(poll_);
+}
+
+void PullTable::begin(PullPart& part) {
+  context_.metrics.pull_requests.add();
+  PullOp* op = pulls_.take();
+  if (op == nullptr) {
+    for (uint32_t i = part.begin; i < part.end; ++i) {
+      part.codes[part.request->positions[i]] = static_cast<uint8_t>(Code::kOverloaded);
+    }
+    context_.metrics.pull_blocks_failed[static_cast<uint32_t>(Code::kOverloaded)].add(part.end -
+                                                                                      part.begin);
+    return part_back(part, Status::overloaded("pulls"));
+  }
+  active_.push_back(op);
+  if (!poll_.armed()) context_.reactor.arm(poll_, context_.options.cancel_poll_ns);
+  context_.metrics.pulls_live.set(live());
+  op->begin(part);
+}
+
+void PullTable::end(PullOp& op) {
+  leave_room_queue(op);
+  active_.remove(&op);
+  pulls_.give(&op);
+  if (active_.empty()) context_.reactor.cancel(poll_);
+  context_.metrics.pulls_live.set(live());
+  room_given();
+}
+
+void PullTable::give_extent(ExtentOp& op) {
+  extents_.give(&op);
+  context_.metrics.extents_live.set(extents_live());
+  room_given();
+}
+
+bool PullTable::has_share(uint64_t session, uint32_t bytes) const {
+  for (const Share& share : shares_) {
+    if (share.session != session) continue;
+    return share.extents < share_extents_max_ && share.bytes + bytes <= share_bytes_max_;
+  }
+  return true;
+}
+
+PullTable::Share* PullTable::share_of(uint64_t session) {
+  for (Share& share : shares_) {
+    if (share.session == session) return &share;
+  }
+  return nullptr;
+}
+
+void PullTable::share_add(uint64_t session, uint32_t bytes) {
+  Share* share = share_of(session);
+  if (share == nullptr) {
+    VARVE_ASSERT(shares_.size() < shares_.capacity());  // at most one session per pull
+    shares_.push_back(Share{.session = session});
+    share = &shares_.back();
+  }
+  share->bytes += bytes;
+  ++share->extents;
+  context_.metrics.extents_live.set(extents_live());
+}
+
+void PullTable::share_drop(uint64_t session, uint32_t bytes) {
+  Share* share = share_of(session);
+  VARVE_ASSERT(share != nullptr);
+  VARVE_ASSERT(share->bytes >= bytes && share->extents > 0, share->bytes, bytes);
+  const bool was_full =
+      share->extents >= share_extents_max_ || share->bytes + kExtentBytesMax > share_bytes_max_;
+  share->bytes -= bytes;
+  if (--share->extents == 0) {
+    VARVE_ASSERT(share->bytes == 0, share->bytes);
+    *share = shares_.back();
+    shares_.pop_back();
+  }
+  if (!was_full) return;
+  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) {
+    if (op->part().session == session) context_.reactor.make_ready(*op);
+  }
+}
+
+bool PullTable::may_take_room(const PullOp& op) const {
+  return room_.empty() || room_.front() == &op;
+}
+
+void PullTable::wait_for_room(PullOp& op) {
+  RoomHook& hook = op;
+  if (hook.linked()) return;
+  PullOp* after = room_.back();
+  while (after != nullptr && after->wanted_ns() > op.wanted_ns()) after = room_.previous(after);
+  room_.insert_after(after, &op);
+  context_.metrics.pull_room_waits.add();
+  room_given();  // the front looks again: it may be stuck without anything in progress
+}
+
+void PullTable::leave_room_queue(PullOp& op) {
+  RoomHook& hook = op;
+  if (!hook.linked()) return;
+  room_.remove(&op);
+  room_given();
+}
+
+void PullTable::room_given() {
+  if (!room_.empty()) context_.reactor.make_ready(*room_.front());
+}
+
+bool PullTable::is_tight() const {
+  return !room_.empty() || context_.tier.used_bytes(Budget::kPull) * 2 >
+                               context_.tier.limit_bytes(Budget::kPull);
+}
+
+bool PullTable::is_moving() const {
+  return extents_.used() > 0 || context_.fetches->live() > 0;
+}
+
+bool PullTable::is_stuck() const {
+  return !is_moving() || reading_bytes_ * 4 < context_.tier.used_bytes(Budget::kPull);
+}
+
+void PullTable::shed_all() {
+  uint32_t count = 0;
+  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) count += op->shed();
+  if (count > 0) context_.metrics.pull_sheds.add(count);
+}
+
+// A pull that waits for a read, pages or credit would otherwise not see its flag or its deadline.
+void PullTable::poll() {
+  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) {
+    if (op->cut_short()) context_.reactor.make_ready(*op);
+  }
+  room_given();
+  if (!active_.empty()) context_.reactor.arm(poll_, context_.options.cancel_poll_ns);
+}
+
+uint32_t PullTable::watch(Nanos now_ns) {
+  uint32_t count = 0;
+  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) {
+    const PullPart& part = op->part();
+    if (part.deadline_ns == kNever || now_ns < part.deadline_ns + context_.options.overdue_ns) {
+      continue;
+    }
+    ++count;
+    context_.metrics.pull_overdue.add();
+    logf(LogLevel::kWarn, "op", "pull of session %016llx is %llu ms past its deadline: %s",
+         static_cast<unsigned long long>(part.session),
+         static_cast<unsigned long long>((now_ns - part.deadline_ns) / kMillisecond),
+         op->where());
+  }
+  return count;
+}
+
+}  // namespace varve

@@ -1,0 +1,117 @@
+// PushOp: one attempt to write one block, from its grant to flash; and the table of live attempts.
+//
+// While an attempt is in kReceive its slabs are lent to the session, which ends the loan with a
+// CommitPart or an AbortPart; the home never takes them back by itself. After the commit the block is
+// visible and dirty until flash has it.
+#pragma once
+
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/reactor/op.h"
+#include "server/flash/flash.h"
+#include "server/op/part.h"
+#include "server/tier/tier.h"
+
+namespace varve {
+
+struct OpContext;
+class PushOp;
+class PushTable;
+
+// The grants of one request, so that what they publish can be ordered leaf to root at the end.
+struct PushGroup {
+  static constexpr uint32_t kMax = 256;
+  uint32_t live = 0;
+  uint32_t count = 0;
+  uint32_t base_slots[kMax];
+  BaseId ids[kMax];
+};
+
+// One fragment at flash. Kept by the device's limbo after its op ended, with the block's pin.
+struct AppendSlot {
+  flash::Append append;
+  std::vector<iovec> runs;  // capacity for the largest fragment in single pages (not touched before)
+  PushTable* table = nullptr;
+  PushOp* op = nullptr;
+  TierBlock* block = nullptr;
+  AppendSlot* next = nullptr;
+};
+
+class PushOp final : public Op {
+ public:
+  explicit PushOp(OpContext& context);
+
+  struct Grant {
+    BlockId block;
+    BaseId parent;
+    Attempt attempt;
+    const SessionFormat* format = nullptr;
+    uint64_t epoch = 0;
+    uint32_t target = 0, slice = 0, pages = 0;
+    TierBlock* tier_block = nullptr;
+    PushGroup* group = nullptr;
+    uint32_t group_index = 0;
+  };
+  void begin(const Grant& grant);
+  void commit(CommitPart& part);
+  void abort(AbortPart& part);
+  void run() override;
+  const char* name() const override { return "push"; }
+
+  const Grant& grant() const { return grant_; }
+  void slot_free() { reactor().make_ready(*this); }  // of the table: it may append now
+
+  PushOp* bucket_next = nullptr;  // the table's
+  PushOp* next = nullptr;         // waits for an AppendSlot
+
+ private:
+  enum class Stage : uint8_t { kReceive, kCommit, kAppend, kWrite };
+  Status check();
+  bool publish();
+  void fill_header();
+  bool start_append();
+  void written();
+  void answer(Status status);
+  void drop();
+  void finish();
+
+  OpContext& context_;
+  Stage stage_ = Stage::kReceive;
+  Grant grant_;
+  CommitPart* part_ = nullptr;
+  AppendSlot* slot_ = nullptr;
+  Nanos since_ns_ = 0;
+};
+
+class PushTable {
+ public:
+  explicit PushTable(OpContext& context);
+
+  PushOp* find(const BlockId& block) const;
+  PushOp* begin(const PushOp::Grant& grant);  // null: none free
+  void end(PushOp& op);
+  bool available() const { return pool_.available() > 0; }
+  uint32_t live() const { return pool_.used(); }
+  uint32_t appends_live() const { return slots_.used(); }
+
+  PushGroup* group_begin() { return groups_.take(); }
+  void group_end(PushGroup& group);  // touches what it published, leaf to root
+
+  AppendSlot* take_slot(PushOp& op);  // null: op.slot_free() is called when there is one
+  void give_slot(AppendSlot& slot);
+
+ private:
+  void append_done(AppendSlot& slot);
+  void append_returned(AppendSlot& slot);
+  uint32_t bucket_of(const BlockId& block) const;
+
+  OpContext& context_;
+  Pool<PushOp> pool_;
+  Pool<PushGroup> groups_;
+  Pool<AppendSlot> slots_;
+  std::vector<PushOp*> buckets_;
+  Queue<PushOp, &PushOp::next> waiting_;
+};
+
+}  // namespace varve

@@ -1,0 +1,166 @@
+// Reserve: the right to write blocks, answered at once and never waiting: exists, busy, granted or
+// refused, each by itself.
+//
+// A grant holds everything the block will need until it is on flash (O2, I7): space in one slice of
+// one target, DRAM pages, a place in the index, an op. What cannot be had is refused with its reason
+// and counted: this is where an overload is shed (I11).
+#include <algorithm>
+
+#include "common/placement/placement.h"
+#include "server/op/evict.h"
+#include "server/op/op.h"
+#include "server/op/push.h"
+#include "server/op/request.h"
+
+namespace varve {
+
+namespace {
+
+struct Reserve {
+  OpContext& context;
+  const ReservePart& part;
+  const ExtentTable& table;
+  uint32_t pages = 0;
+  uint32_t granted = 0;
+  PushGroup* group = nullptr;
+};
+
+// Targets that work, in the order in which this id prefers them.
+uint32_t targets_of(const OpContext& context, const BaseId& id, std::span<uint8_t> order) {
+  const uint32_t count = context.flash.target_count();
+  VARVE_ASSERT(count <= kTargetsMax, count);
+  uint64_t keys[kTargetsMax];
+  for (uint32_t t = 0; t < count; ++t) keys[t] = context.flash.target_key(t);
+  target_order(id, std::span<const uint64_t>(keys, count), order.first(count));
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (context.flash.target_ok(order[i])) order[kept++] = order[i];
+  }
+  return kept;
+}
+
+// Space on the best target that has some. kNoSpace: none has; flash is making room already.
+Code reserve_space(const Reserve& reserve, const BaseId& id, uint32_t slice, uint32_t* target) {
+  const OpContext& context = reserve.context;
+  if (reserve.pages > context.flash.fragment_pages_max()) return Code::kUnsupported;
+  if (!context.flash.slice_ready(slice)) return Code::kOverloaded;  // being recovered
+  uint8_t order[kTargetsMax];
+  const uint32_t count = targets_of(context, id, order);
+  if (count == 0) return Code::kUnavailable;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!context.flash.reserve(order[i], slice, reserve.pages)) continue;
+    *target = order[i];
+    return Code::kOk;
+  }
+  return Code::kNoSpace;
+}
+
+// A place in the index for this attempt besides all that were granted before it.
+bool index_has_room(const OpContext& context, uint32_t slice) {
+  const uint32_t used = context.index.fragment_count() + context.pushes->live();
+  if (used < context.index.fragments_max()) return true;
+  context.evict->index_wanted(slice);
+  return false;
+}
+
+Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLoan* loan) {
+  OpContext& context = reserve.context;
+  if (context.draining) return Code::kUnavailable;
+  if (reserve.granted >= reserve.part.grants_max) return Code::kQuota;
+  if (!context.pushes->available()) return Code::kOverloaded;
+  const uint32_t slice = slice_of(block.base, context.options.slices);
+  if (!index_has_room(context, slice)) return Code::kNoSpace;
+  uint32_t target = 0;
+  if (Code code = reserve_space(reserve, block.base, slice, &target); code != Code::kOk) {
+    return code;
+  }
+  const Attempt attempt{.boot_generation = context.flash.boot_generation(target),
+                        .target = target,
+                        .counter = context.attempts + 1};
+  TierBlock* tier_block = context.tier.grant(block, attempt, reserve.table, Budget::kPush);
+  if (tier_block == nullptr) {
+    context.flash.unreserve(target, slice, reserve.pages);
+    return Code::kOverloaded;
+  }
+  ++context.attempts;
+  context.tier.pin(*tier_block);
+  tier_block->fingerprint = reserve.part.format->fingerprint;
+  if (reserve.group == nullptr || reserve.group->count == PushGroup::kMax) {
+    reserve.group = context.pushes->group_begin();
+    VARVE_ASSERT(reserve.group != nullptr);  // as many as attempts
+    VARVE_ASSERT(reserve.group->live == 0 && reserve.group->count == 0);
+  }
+  PushGroup& group = *reserve.group;
+  group.base_slots[group.count] = ~0u;
+  PushOp* push = context.pushes->begin(PushOp::Grant{.block = block,
+                                                     .parent = parent,
+                                                     .attempt = attempt,
+                                                     .format = reserve.part.format,
+                                                     .epoch = reserve.part.epoch,
+                                                     .target = target,
+                                                     .slice = slice,
+                                                     .pages = reserve.pages,
+                                                     .tier_block = tier_block,
+                                                     .group = &group,
+                                                     .group_index = group.count});
+  VARVE_ASSERT(push != nullptr);
+  ++group.count;
+  ++group.live;
+  ++reserve.granted;
+  *loan = GrantLoan{.outcome = wire::ReserveOutcome::kGranted,
+                    .code = Code::kOk,
+                    .attempt = attempt,
+                    .push = push,
+                    .block = tier_block,
+                    .tier = &context.tier};
+  return Code::kOk;
+}
+
+void answer_one(Reserve& reserve, const BaseId& id, const BaseId& parent, GrantLoan* loan) {
+  OpMetrics& metrics = reserve.context.metrics;
+  const BlockId block{.base = id, .rank = reserve.part.rank};
+  *loan = GrantLoan{};
+  metrics.reserve_ids.add();
+  if ((reserve.context.index.ranks_of(id) >> block.rank & 1) != 0) {
+    loan->outcome = wire::ReserveOutcome::kExists;
+    return metrics.reserve_exists.add();
+  }
+  if (reserve.context.pushes->find(block) != nullptr) {
+    loan->outcome = wire::ReserveOutcome::kBusy;
+    return metrics.reserve_busy.add();
+  }
+  const Code code = grant(reserve, block, parent, loan);
+  if (code == Code::kOk) return metrics.reserve_granted.add();
+  loan->outcome = wire::ReserveOutcome::kRefused;
+  loan->code = code;
+  metrics.refused[static_cast<uint32_t>(code)].add();
+}
+
+}  // namespace
+
+void reserve_blocks(OpContext& context, ReservePart& part) {
+  VARVE_ASSERT(part.format != nullptr);
+  VARVE_ASSERT(part.rank < part.format->tables.size(), part.rank);
+  if (part.epoch != context.options.epoch) {
+    return part_back(part, Status::invalid("reserve of another epoch"));
+  }
+  const RequestIds& request = *part.request;
+  VARVE_ASSERT(part.begin <= part.end && part.end <= request.count, part.begin, part.end);
+  // The parent of a position is the id before it, which may belong to another home.
+  uint16_t at[wire::kIdsMax];
+  for (uint32_t i = 0; i < request.count; ++i) {
+    VARVE_ASSERT(request.positions[i] < request.count, request.positions[i]);
+    at[request.positions[i]] = static_cast<uint16_t>(i);
+  }
+  const ExtentTable& table = part.format->tables[part.rank];
+  Reserve reserve{.context = context, .part = part, .table = table};
+  reserve.pages = flash::fragment_pages_of(table);
+  for (uint32_t i = part.begin; i < part.end; ++i) {
+    const uint16_t position = request.positions[i];
+    const BaseId& parent = position == 0 ? part.parent : request.ids[at[position - 1]];
+    answer_one(reserve, request.ids[i], parent, &part.loans[position]);
+  }
+  part_back(part, Status());
+}
+
+}  // namespace varve
