@@ -5,12 +5,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "client/varve.h"
@@ -19,6 +21,15 @@
 namespace varve {
 
 namespace {
+
+// Events of all ops that nobody took: beyond this nothing new is begun.
+constexpr size_t kEventsQueuedMax = 65536;
+
+// A point in time for condition variables; what would overflow them is a year.
+std::chrono::steady_clock::time_point after(Nanos timeout_ns) {
+  const Nanos bounded = std::min<Nanos>(timeout_ns, 365 * 24 * 3600 * kSecond);
+  return std::chrono::steady_clock::now() + std::chrono::nanoseconds(bounded);
+}
 
 // Runs `call` on the client's thread; made by the caller, freed by the thread.
 struct Command {
@@ -66,8 +77,9 @@ class ThreadedClient final : public Client {
   template <class T>
   T call(std::function<T()> body);
   template <class Submit>
-  OpId submit(Event::Kind terminal_kind, uint64_t tag, Submit submit);
+  Result<OpId> submit(Event::Kind terminal_kind, uint64_t tag, Submit submit);
   void deliver(Event event);
+  void signal();  // mutex_ is held: the descriptor says whether there are events
 
   ClientOptions options_;
   SystemClock clock_;
@@ -89,8 +101,9 @@ class ThreadedClient final : public Client {
   std::atomic<SessionState> state_{SessionState::kConnecting};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Event> events_;       // mutex_
-  std::map<OpId, bool> live_ops_;  // mutex_; ours, until the terminal event
+  std::deque<Event> events_;  // mutex_
+  bool signalled_ = false;    // mutex_; event_fd_ is readable
+  std::set<OpId> live_ops_;   // mutex_; ours, until the terminal event
   ClientCounters counters_;        // mutex_
   Status last_error_;              // mutex_
 };
@@ -146,7 +159,12 @@ ThreadedClient::~ThreadedClient() {
       });
       thread_.join();
     } else {
-      thread_.detach();  // after fork there is no such thread
+      // After fork there is no such thread, and what it owned stands as it stood: left alone.
+      thread_.detach();
+      static_cast<void>(core_.release());
+      static_cast<void>(reactor_.release());
+      static_cast<void>(io_.release());
+      static_cast<void>(fabric_.release());
     }
   }
   if (event_fd_ >= 0) close(event_fd_);
@@ -171,6 +189,7 @@ void ThreadedClient::pump() {
     std::lock_guard lock(mutex_);
     state_.store(now);
     last_error_ = core_->last_error();
+    counters_ = core_->counters();
   }
   changed_.notify_all();
 }
@@ -183,11 +202,19 @@ void ThreadedClient::deliver(Event event) {
       counters_ = core_->counters();
     }
     events_.push_back(std::move(event));
+    signal();
   }
   changed_.notify_all();
-  const uint64_t one = 1;
-  // A full counter still reads as "something is there": nothing is lost.
-  if (write(event_fd_, &one, sizeof(one)) < 0) return;
+}
+
+void ThreadedClient::signal() {
+  if (signalled_ == !events_.empty()) return;
+  signalled_ = !signalled_;
+  uint64_t count = 1;
+  // Neither can fail: the counter goes from 0 to 1 and back.
+  const ssize_t done = signalled_ ? write(event_fd_, &count, sizeof(count))
+                                  : read(event_fd_, &count, sizeof(count));
+  VARVE_ASSERT(done == sizeof(count), errno);
 }
 
 void ThreadedClient::post(std::function<void()> body) {
@@ -220,11 +247,14 @@ T ThreadedClient::call(std::function<T()> body) {
 }
 
 template <class Submit>
-OpId ThreadedClient::submit(Event::Kind terminal_kind, uint64_t tag, Submit run) {
+Result<OpId> ThreadedClient::submit(Event::Kind terminal_kind, uint64_t tag, Submit run) {
   const OpId ours = ++last_op_;
   {
     std::lock_guard lock(mutex_);
-    live_ops_[ours] = true;
+    if (events_.size() >= kEventsQueuedMax) {
+      return Status::overloaded("65536 events wait for poll()");
+    }
+    live_ops_.insert(ours);
   }
   post([this, ours, terminal_kind, tag, run]() mutable {
     Result<OpId> made = run(*core_);
@@ -246,7 +276,7 @@ OpId ThreadedClient::submit(Event::Kind terminal_kind, uint64_t tag, Submit run)
 Status ThreadedClient::wait_ready(Nanos timeout_ns) {
   std::unique_lock lock(mutex_);
   const auto ready = [&] { return state_.load() == SessionState::kReady; };
-  if (changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), ready)) return Status();
+  if (changed_.wait_until(lock, after(timeout_ns), ready)) return Status();
   return last_error_.ok() ? Status::timed_out("the daemon does not answer") : last_error_;
 }
 
@@ -307,37 +337,34 @@ void ThreadedClient::release(uint64_t lease) {
 Status ThreadedClient::quiesce(OpId op, Nanos timeout_ns) {
   cancel(op);
   std::unique_lock lock(mutex_);
-  const auto ended = [&] { return live_ops_.find(op) == live_ops_.end(); };
-  if (changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), ended)) return Status();
+  const auto ended = [&] { return live_ops_.count(op) == 0; };
+  if (changed_.wait_until(lock, after(timeout_ns), ended)) return Status();
   return Status::timed_out("quiesce: the op has not ended; its memory is still in use");
 }
 
 bool ThreadedClient::poll(Event& out) {
   std::lock_guard lock(mutex_);
-  uint64_t drained = 0;
-  if (events_.size() <= 1 && read(event_fd_, &drained, sizeof(drained)) < 0 && events_.empty()) {
-    return false;
-  }
   if (events_.empty()) return false;
   out = std::move(events_.front());
   events_.pop_front();
+  signal();
   return true;
 }
 
 Result<Event> ThreadedClient::wait(OpId op, Nanos timeout_ns) {
   std::unique_lock lock(mutex_);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
-  for (;;) {
-    for (auto e = events_.begin(); e != events_.end(); ++e) {
-      if (e->op != op || !terminal(*e)) continue;
-      Event out = std::move(*e);
-      events_.erase(e);
-      return out;
-    }
-    if (changed_.wait_until(lock, until) == std::cv_status::timeout) {
-      return Status::timed_out("wait: no terminal event yet");
-    }
+  const auto ended = [&] { return live_ops_.count(op) == 0; };
+  if (!changed_.wait_until(lock, after(timeout_ns), ended)) {
+    return Status::timed_out("wait: no terminal event yet");
   }
+  const auto last = std::find_if(events_.begin(), events_.end(),
+                                 [op](const Event& e) { return e.op == op && terminal(e); });
+  if (last == events_.end()) return Status::invalid("wait: no such op, or its last event was taken");
+  Event out = std::move(*last);
+  // An op's terminal event is its last: the earlier ones, not taken yet, go with it.
+  std::erase_if(events_, [op](const Event& e) { return e.op == op; });
+  signal();
+  return out;
 }
 
 ClientCounters ThreadedClient::counters() const {

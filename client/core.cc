@@ -20,6 +20,7 @@ uint64_t ClientLease::part_of(const BaseId& id) const {
 
 ClientOp::ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns)
     : core_(core), id_(op), tag_(tag), started_ns_(core.reactor().now_ns()) {
+  deadline_ns = std::min(deadline_ns, kDeadlineMax);
   deadline_ns_ = started_ns_ + deadline_ns;
   timer_.owner = this;
   timer_.on_fire = [](Timer& t) { static_cast<ClientOp*>(t.owner)->on_timer(); };
@@ -29,6 +30,11 @@ ClientOp::ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns)
 ClientOp::~ClientOp() { core_.reactor().cancel(timer_); }
 
 void ClientOp::retire() { core_.reactor().cancel(timer_); }
+
+Nanos ClientOp::left_ns() const {
+  const Nanos now = core_.reactor().now_ns();
+  return deadline_ns_ > now ? deadline_ns_ - now : 1;
+}
 
 void ClientOp::wake() {
   core_.reactor().make_ready(*this);
@@ -70,6 +76,7 @@ Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
 Core::~Core() {
   VARVE_ASSERT(session_.quiet());
   VARVE_ASSERT(ops_.empty(), ops_.size());
+  VARVE_ASSERT(reaper_.dead.empty() && !reaper_.ready);
 }
 
 ClientFormat* Core::find_format(FormatId id) {
@@ -82,6 +89,7 @@ Result<FormatId> Core::format(const Format& format) {
   for (size_t i = 0; i < formats_.size(); ++i) {
     if (formats_[i]->fingerprint == fingerprint) return static_cast<FormatId>(i + 1);
   }
+  if (formats_.size() >= kFormatsMax) return Status::overloaded("256 formats are registered");
   auto added = std::make_unique<ClientFormat>();
   added->format = format;
   added->fingerprint = fingerprint;
@@ -90,40 +98,57 @@ Result<FormatId> Core::format(const Format& format) {
     added->tables.push_back(std::move(table));
   }
   formats_.push_back(std::move(added));
-  if (session_.state() == SessionState::kReady) register_format(*formats_.back());
+  register_formats();
   return static_cast<FormatId>(formats_.size());
 }
 
-void Core::register_format(ClientFormat& format) {
-  format.handle = 0;
-  format.refused = Status();
-  format.register_op = next_wire_op();
-  if (!session_.send_urgent(session_.encoder().format(format.register_op, format.format.encode()))) {
-    session_.drop(Status::overloaded("no room for FORMAT"));
+// One at a time: a few large ones would fill the urgent lane.
+void Core::register_formats() {
+  if (!session_.usable()) return;
+  for (const auto& format : formats_) {
+    if (format->answered) continue;
+    if (format->register_op != 0) return;
+    const uint64_t op = next_wire_op();
+    const auto head = session_.encoder().format(op, format->format.encode());
+    if (session_.send_urgent(head)) format->register_op = op;
+    return;
   }
 }
 
 void Core::on_format_ok(uint64_t op, const wire::FormatOk& ok) {
   for (const auto& format : formats_) {
-    if (format->register_op != op) continue;
+    if (format->register_op != op || format->answered) continue;
+    format->answered = true;
     if (ok.code != 0) {
       format->refused = Status(static_cast<Code>(ok.code), "the daemon refused the format");
     } else if (ok.fingerprint != format->fingerprint) {
       format->refused = Status::unsupported("client and daemon compute different fingerprints");
+    } else if (ok.format == 0) {
+      format->refused = Status::invalid("FORMAT_OK without a handle");
     } else {
       format->handle = ok.format;
     }
   }
+  register_formats();
   wake_all();
 }
 
 Result<RegionId> Core::register_memory(void* data, uint64_t bytes) {
   if (data == nullptr || bytes == 0) return Status::invalid("register_memory: an empty region");
+  const auto free = std::find(regions_.begin(), regions_.end(), nullptr);
+  if (free == regions_.end() && regions_.size() >= kRegionsMax) {
+    return Status::overloaded("register_memory: 4096 regions are registered");
+  }
   auto region = std::make_unique<Region>();
   region->data = static_cast<std::byte*>(data);
   region->bytes = bytes;
-  regions_.push_back(std::move(region));
-  return static_cast<RegionId>(regions_.size());
+  const auto index = static_cast<RegionId>(free - regions_.begin());
+  if (free == regions_.end()) {
+    regions_.push_back(std::move(region));
+  } else {
+    *free = std::move(region);
+  }
+  return index + 1;
 }
 
 Status Core::unregister_memory(RegionId region) {
@@ -166,6 +191,7 @@ Result<std::vector<BaseId>> Core::base_ids(FormatId format, const BaseId& parent
 Result<OpId> Core::admit() {
   if (closing_) return Status::cancelled("the client is closed");
   if (ops_.size() >= options_.ops_max) return Status::overloaded("ops_max ops are in flight");
+  if (events_.size() >= kEventsMax) return Status::overloaded("65536 events were not taken");
   return ++last_op_;
 }
 
@@ -235,8 +261,16 @@ void Core::cancel(OpId op) {
 }
 
 uint64_t Core::add_lease(ClientLease lease) {
+  const Nanos now = reactor_.now_ns();
+  std::erase_if(leases_, [now](const auto& held) { return held.second.expires_ns <= now; });
   leases_[++last_lease_] = std::move(lease);
   return last_lease_;
+}
+
+bool Core::holds_lease() const {
+  const Nanos now = reactor_.now_ns();
+  return std::any_of(leases_.begin(), leases_.end(),
+                     [now](const auto& held) { return held.second.expires_ns > now; });
 }
 
 const ClientLease* Core::find_lease(uint64_t lease) {
@@ -258,7 +292,7 @@ void Core::release(uint64_t lease) {
 }
 
 void Core::release_on_wire(uint64_t server_lease) {
-  if (session_.state() != SessionState::kReady) return;  // it went with its session
+  if (!session_.usable()) return;  // it goes with its session
   if (!session_.send_urgent(session_.encoder().release(next_wire_op(), {server_lease}))) {
     logf(LogLevel::kDebug, "client", "no room for RELEASE; the lease expires by itself");
   }
@@ -267,7 +301,7 @@ void Core::release_on_wire(uint64_t server_lease) {
 void Core::give_piece(PieceSend* piece) {
   piece->op = nullptr;
   pieces_.give(piece);
-  on_send_room();
+  wake_pushes();
 }
 
 bool Core::next_event(Event& out) {
@@ -304,7 +338,8 @@ void Core::close() {
 }
 
 bool Core::at_rest() const {
-  return ops_.empty() && reaper_.dead.empty() && pieces_.used() == 0 && session_.quiet();
+  const bool fenced = !closing_ || session_.quiet();
+  return ops_.empty() && reaper_.dead.empty() && pieces_.used() == 0 && !holds_lease() && fenced;
 }
 
 const ClientCounters& Core::counters() const {
@@ -315,14 +350,19 @@ const ClientCounters& Core::counters() const {
 }
 
 void Core::on_ready() {
-  for (const auto& format : formats_) register_format(*format);
+  register_formats();
   wake_all();
   changed();
 }
 
 // Leases of a lost session are gone with it; formats get new handles.
 void Core::on_lost(Status cause) {
-  for (const auto& format : formats_) format->handle = 0;
+  for (const auto& format : formats_) {
+    format->handle = 0;
+    format->refused = Status();
+    format->register_op = 0;
+    format->answered = false;
+  }
   leases_.clear();
   for (const auto& [id, op] : ops_) op->on_lost(cause);
   changed();
@@ -337,7 +377,14 @@ void Core::on_urgent(const wire::Frame& frame) {
     return;
   }
   const auto found = routes_.find(frame.header.op);
-  if (found != routes_.end()) found->second->on_frame(frame);
+  if (found == routes_.end()) return on_stray(frame);
+  found->second->on_frame(frame);
+}
+
+// The answer to an op that has ended: what it grants has no owner here and goes back.
+void Core::on_stray(const wire::Frame& frame) {
+  const auto* matched = std::get_if<wire::MatchedView>(&frame.body);
+  if (matched != nullptr && matched->body.lease != 0) release_on_wire(matched->body.lease);
 }
 
 void Core::place_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
@@ -356,7 +403,12 @@ void Core::on_data(const wire::DataView& data, uint64_t op, uint32_t payload_byt
   pull->on_data(data.body, payload_bytes, where);
 }
 
-void Core::on_send_room() {
+void Core::on_tick() {
+  register_formats();
+  wake_pushes();
+}
+
+void Core::wake_pushes() {
   for (const auto& [id, op] : ops_) {
     if (dynamic_cast<PushOp*>(op.get()) != nullptr) op->wake();
   }

@@ -16,14 +16,21 @@
 namespace varve {
 
 inline constexpr uint32_t kPieceSendsMax = 64;  // EXTENT frames under way, all lanes
+inline constexpr uint32_t kFormatsMax = 256;    // per client
+inline constexpr uint32_t kRegionsMax = 4096;   // registered at a time
+// Events that nobody took: beyond this nothing new is begun.
+inline constexpr uint32_t kEventsMax = 65536;
+inline constexpr Nanos kDeadlineMax = 24 * 3600 * kSecond;  // longer ones count as this
 
 struct ClientFormat {
   Format format;
   Digest fingerprint;
   std::vector<ExtentTable> tables;  // per rank, at k of the session (1 until coding joins)
-  uint32_t handle = 0;              // of this session; 0 = not registered (yet)
-  Status refused;                   // why the daemon does not take it
-  uint64_t register_op = 0;
+  // Of this session:
+  uint32_t handle = 0;       // 0 = not registered (yet)
+  Status refused;            // why the daemon does not take it
+  uint64_t register_op = 0;  // 0 = not asked yet
+  bool answered = false;
 };
 
 struct ServerLease {
@@ -56,6 +63,7 @@ class ClientOp : public Task {
     wake();
   }
   void retire();  // no deadline any more
+  Nanos left_ns() const;  // until the deadline; at least 1
   virtual void on_lost(Status cause) = 0;  // the session is gone, its lanes fenced
   virtual void on_frame(const wire::Frame& frame) = 0;
   virtual void on_timer();  // the deadline, unless the op armed it for more
@@ -119,6 +127,7 @@ class Core final : public ClientCore, private SessionUser {
   uint64_t add_lease(ClientLease lease);
   // The lease if it is still of this boot and not expired; else null.
   const ClientLease* find_lease(uint64_t lease);
+  bool holds_lease() const;
   void release_on_wire(uint64_t server_lease);
   PieceSend* take_piece() { return pieces_.take(); }
   void give_piece(PieceSend* piece);
@@ -136,6 +145,7 @@ class Core final : public ClientCore, private SessionUser {
   void unroute(uint64_t wire_op) { routes_.erase(wire_op); }
 
  private:
+  void on_connecting() override { changed(); }
   void on_ready() override;
   void on_lost(Status cause) override;
   void on_urgent(const wire::Frame& frame) override;
@@ -143,10 +153,12 @@ class Core final : public ClientCore, private SessionUser {
                   Placement& where) override;
   void on_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
                const Placement& where) override;
-  void on_send_room() override;
-  void register_format(ClientFormat& format);
+  void on_tick() override;
+  void register_formats();
   void on_format_ok(uint64_t op, const wire::FormatOk& ok);
+  void on_stray(const wire::Frame& frame);
   void wake_all();
+  void wake_pushes();
   Result<OpId> admit();
   template <class OpType>
   OpId adopt(std::unique_ptr<OpType> op);

@@ -89,4 +89,17 @@ uint32_t BoundLayout::pieces(uint32_t slot, const ExtentSpec& extent, uint32_t o
   return covered;
 }
 
+BoundLayout::Range BoundLayout::range_of(const ExtentSpec& extent, uint32_t layer_first,
+                                         uint32_t layer_count) const {
+  if (extent.layer_count == 1) return {0, extent.bytes};  // a layer or a cut of it
+  Range range;
+  uint32_t at = 0;
+  for (uint32_t l = extent.layer_first; l < extent.layer_first + extent.layer_count; ++l) {
+    if (l < layer_first) range.begin = at + layers_[l].bytes;
+    at += layers_[l].bytes;
+    if (l < layer_first + layer_count) range.end = at;
+  }
+  return range;
+}
+
 }  // namespace varve

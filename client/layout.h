@@ -31,6 +31,12 @@ class BoundLayout {
   uint32_t pieces(uint32_t slot, const ExtentSpec& extent, uint32_t offset, uint32_t length,
                   std::span<iovec> pieces, uint32_t* count) const;
 
+  // Where the bytes of the given layers lie inside `extent`: it may hold others beside them.
+  struct Range {
+    uint32_t begin = 0, end = 0;
+  };
+  Range range_of(const ExtentSpec& extent, uint32_t layer_first, uint32_t layer_count) const;
+
   const std::vector<RegionId>& regions() const { return regions_; }  // each once
 
  private:

@@ -1,4 +1,4 @@
-// MatchOp: a down daemon is a miss with its reason, at once; a lost one is asked again once.
+// MatchOp: a daemon known to be down is a miss with its reason, at once; one lost under way is asked once more.
 #include "client/match.h"
 
 #include <algorithm>
@@ -6,16 +6,16 @@
 namespace varve {
 
 MatchOp::MatchOp(Core& core, OpId op, MatchRequest request)
-    : ClientOp(core, op, request.tag, request.deadline_ns), request_(std::move(request)) {
-  result_ = event(Event::Kind::kMatched);
-}
+    : ClientOp(core, op, request.tag, request.deadline_ns), request_(std::move(request)) {}
 
 void MatchOp::run() {
   switch (stage_) {
     case Stage::kAsk:
       if (!stop_.ok()) return finish(stop_);
       // Known to be down: a miss now beats a wait inside the engine's scheduler.
-      if (core_.session().state() == SessionState::kWaiting) return finish(core_.session().last_error());
+      if (core_.session().state() == SessionState::kWaiting && !resent_) {
+        return finish(core_.session().last_error());
+      }
       if (!ask()) return;  // woken by on_ready or by FORMAT_OK
       stage_ = Stage::kAnswer;
       return;
@@ -39,13 +39,14 @@ bool MatchOp::ask() {
     cancel(format->refused);
     return false;
   }
-  if (core_.session().state() != SessionState::kReady || format->handle == 0) return false;
+  if (!core_.session().usable() || format->handle == 0) return false;
   batch_ = std::min<uint32_t>(static_cast<uint32_t>(request_.ids.size()) - asked_, wire::kIdsMax);
   wire::Match body;
   body.format = format->handle;
   body.count = batch_;
   body.lease_ms = request_.lease_ms;
   wire_op_ = core_.next_wire_op();
+  asked_ns_ = core_.reactor().now_ns();
   const auto ids = std::span(request_.ids).subspan(asked_, batch_);
   if (!core_.session().send_urgent(core_.session().encoder().match(wire_op_, body, ids))) {
     cancel(Status::overloaded("the urgent lane is full"));
@@ -80,9 +81,8 @@ void MatchOp::take(const wire::MatchedView& answer) {
       part.ids.push_back(request_.ids[asked_ + i].prefix64());
     }
     lease_.parts.push_back(std::move(part));
-    const Nanos expires = core_.reactor().now_ns() + body.lease_ms * kMillisecond;
-    lease_.expires_ns = std::min(lease_.expires_ns, expires);
-    result_.lease_ns = body.lease_ms * kMillisecond;
+    // Counted from the question: never later than the daemon counts.
+    lease_.expires_ns = std::min(lease_.expires_ns, asked_ns_ + body.lease_ms * kMillisecond);
   }
   for (uint32_t i = 0; i < answer.tiers.size(); ++i) result_.tiers.push_back(answer.tiers[i]);
   result_.n_blocks += body.n_blocks;
@@ -94,24 +94,31 @@ void MatchOp::take(const wire::MatchedView& answer) {
 }
 
 void MatchOp::on_lost(Status cause) {
-  if (stage_ == Stage::kDone) return;
-  if (stage_ == Stage::kAnswer && !answered_) {
-    core_.unroute(wire_op_);
-    if (resent_) return cancel(cause);
-    resent_ = true;
-    stage_ = Stage::kAsk;
-    // What an earlier session promised or counted is void: ask from the start.
-    asked_ = 0;
-    more_ = true;
-    lease_ = ClientLease();
-    result_ = event(Event::Kind::kMatched);
+  VARVE_ASSERT(stage_ != Stage::kDone);
+  core_.unroute(wire_op_);
+  lease_ = ClientLease();  // it went with the session
+  if (stage_ == Stage::kAsk || !stop_.ok()) {
+    if (resent_ && stop_.ok()) stop_ = cause;  // the second session did not come
+    return wake();
   }
-  wake();
+  if (answered_) return wake();
+  if (resent_) return cancel(cause);
+  resent_ = true;
+  stage_ = Stage::kAsk;
+  // What an earlier session counted is void: ask from the start.
+  asked_ = 0;
+  more_ = true;
+  result_ = Event();
 }
 
 void MatchOp::finish(Status status) {
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
+  Event done = event(Event::Kind::kMatched);
+  result_.kind = done.kind;
+  result_.op = done.op;
+  result_.tag = done.tag;
+  result_.done_ns = done.done_ns;
   ClientCounters& count = core_.count();
   ++count.matches;
   count.match_ids += request_.ids.size();
@@ -119,8 +126,9 @@ void MatchOp::finish(Status status) {
     for (const ServerLease& part : lease_.parts) core_.release_on_wire(part.lease);
     result_.n_blocks = 0;
     result_.tiers.clear();
-    result_.lease_ns = 0;
   } else if (!lease_.parts.empty()) {
+    const Nanos now = core_.reactor().now_ns();
+    result_.lease_ns = lease_.expires_ns > now ? lease_.expires_ns - now : 0;
     result_.lease = core_.add_lease(std::move(lease_));
   }
   count.hit_ids += result_.n_blocks;

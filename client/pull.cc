@@ -9,38 +9,48 @@ PullOp::PullOp(Core& core, OpId op, PullRequest request, BoundLayout layout)
     : ClientOp(core, op, request.tag, request.deadline_ns),
       request_(std::move(request)),
       layout_(std::move(layout)),
-      table_(&core.find_format(request_.format)->tables[request_.rank]) {
-  const uint32_t layer_end = request_.layer_first + request_.layer_count;
+      table_(&core.find_format(request_.format)->tables[request_.rank]),
+      blocks_(request_.ids.size()),
+      blocks_alive_(static_cast<uint32_t>(request_.ids.size())) {
+  core_.hold_regions(layout_, true);
+  restart();
+}
+
+// Nothing has arrived of the layers from next_layer_ on; those before were handed over and stay as they are.
+void PullOp::restart() {
+  VARVE_ASSERT(receiving_ == 0, receiving_);
+  VARVE_ASSERT(next_layer_ < request_.layer_count, next_layer_);
+  for (size_t i = 0; i < progress_.size(); ++i) {
+    const bool alive = blocks_[i / extent_count_].code == Code::kOk;
+    if (alive && progress_[i].settled) bytes_ -= table().extents[extent_first_ + i % extent_count_].bytes;
+  }
   const auto& extents = table().extents;
-  while (extents[extent_first_].layer_first + extents[extent_first_].layer_count <=
-         request_.layer_first) {
+  const uint32_t layer_first = request_.layer_first + next_layer_;
+  const uint32_t layer_end = request_.layer_first + request_.layer_count;
+  extent_first_ = 0;
+  while (extents[extent_first_].layer_first + extents[extent_first_].layer_count <= layer_first) {
     ++extent_first_;
   }
   uint32_t end = extent_first_;
   while (end < extents.size() && extents[end].layer_first < layer_end) ++end;
   extent_count_ = end - extent_first_;
   VARVE_ASSERT(extent_count_ > 0);
-  core_.hold_regions(layout_, true);
-  restart();
-}
-
-PullOp::~PullOp() { core_.hold_regions(layout_, false); }
-
-// Nothing has arrived: the state before the first byte, also after a lost session.
-void PullOp::restart() {
-  VARVE_ASSERT(receiving_ == 0, receiving_);
-  const auto count = static_cast<uint32_t>(request_.ids.size());
-  progress_.assign(size_t{count} * extent_count_, Progress());
-  blocks_.assign(count, Block());
-  for (Block& block : blocks_) block.missing = extent_count_;
-  blocks_alive_ = count;
-  extents_missing_ = count * extent_count_;
+  progress_.assign(blocks_.size() * extent_count_, Progress());
+  for (uint32_t b = 0; b < blocks_.size(); ++b) {
+    Block& block = blocks_[b];
+    block.missing = extent_count_;
+    // What was handed over is of one attempt; the rest must be of the same (I3).
+    if (next_layer_ == 0) block.attempt = Attempt();
+    if (block.code == Code::kOk) continue;
+    for (uint32_t e = extent_first_; e < end; ++e) progress(b, e).settled = true;
+  }
+  extents_missing_ = blocks_alive_ * extent_count_;
   layer_missing_.assign(request_.layer_count, 0);
-  for (uint32_t e = extent_first_; e < extent_first_ + extent_count_; ++e) {
-    const ExtentSpec& spec = table().extents[e];
+  for (uint32_t e = extent_first_; e < end; ++e) {
+    const ExtentSpec& spec = extents[e];
     for (uint32_t l = spec.layer_first; l < spec.layer_first + spec.layer_count; ++l) {
       const uint32_t i = l - request_.layer_first;
-      if (l >= request_.layer_first && i < request_.layer_count) layer_missing_[i] += count;
+      if (l >= layer_first && i < request_.layer_count) layer_missing_[i] += blocks_alive_;
     }
   }
   pulled_ = false;
@@ -82,11 +92,11 @@ bool PullOp::ask() {
     return false;
   }
   ClientSession& session = core_.session();
-  if (session.state() != SessionState::kReady || format->handle == 0) return false;
+  if (!session.usable() || format->handle == 0) return false;
   wire::Pull body;
   body.format = format->handle;
   body.rank = request_.rank;
-  if (request_.lease != 0) {
+  if (request_.lease != 0 && !resent_) {  // a lease goes with its session; the rest is best effort
     const ClientLease* lease = core_.find_lease(request_.lease);
     if (lease == nullptr) {
       cancel(Status::timed_out("the lease expired or is of an earlier boot"));
@@ -96,12 +106,11 @@ bool PullOp::ask() {
     body.lease = lease->part_of(request_.ids.front());
     body.boot_id = lease->boot_id;
   }
-  const Nanos now = core_.reactor().now_ns();
-  body.deadline_ns = deadline_ns_ - now;
+  body.deadline_ns = left_ns();
   body.slack_ns = request_.slack_ns;
   body.layer_ns = request_.layer_ns;
-  body.layer_first = request_.layer_first;
-  body.layer_count = request_.layer_count;
+  body.layer_first = request_.layer_first + next_layer_;
+  body.layer_count = request_.layer_count - next_layer_;
   body.count = static_cast<uint32_t>(request_.ids.size());
   wire_op_ = core_.next_wire_op();
   if (!session.send_urgent(session.encoder().pull(wire_op_, body, request_.ids))) {
@@ -112,8 +121,18 @@ bool PullOp::ask() {
   return true;
 }
 
+bool PullOp::fits(const wire::Data& data, uint32_t payload_bytes) {
+  const ExtentSpec& spec = table().extents[data.extent];
+  const Progress& at = progress(data.block, data.extent);
+  const ExtentEntry& entry = data.entry;
+  return entry.stored_bytes == spec.bytes && entry.decoded_bytes == spec.bytes &&
+         data.offset == at.received && payload_bytes <= spec.bytes - at.received &&
+         !data.attempt.is_none() && blocks_[data.block].attempt == data.attempt;
+}
+
 void PullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce,
                    Placement& where) {
+  VARVE_ASSERT(payload_bytes > 0 && payload_bytes <= bounce.size(), payload_bytes);
   if (stage_ != Stage::kReceive || !stop_.ok()) return;  // the fence: discard
   if (data.block >= blocks_.size()) return cancel(Status::invalid("DATA of a block not asked for"));
   if (data.extent < extent_first_ || data.extent >= extent_first_ + extent_count_) {
@@ -121,24 +140,24 @@ void PullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpan boun
   }
   Block& block = blocks_[data.block];
   if (block.code != Code::kOk) return;
-  const ExtentSpec& spec = table().extents[data.extent];
+  const bool raw = data.entry.codec == static_cast<uint8_t>(CodecId::kRaw);
+  if (!raw) return fail_block(data.block, Code::kUnsupported);
   Progress& at = progress(data.block, data.extent);
-  const ExtentEntry& entry = data.entry;
   if (block.attempt.is_none()) block.attempt = data.attempt;
-  const bool fits = entry.codec == static_cast<uint8_t>(CodecId::kRaw) &&
-                    entry.stored_bytes == spec.bytes && entry.decoded_bytes == spec.bytes &&
-                    data.offset == at.received && payload_bytes > 0 &&
-                    payload_bytes <= spec.bytes - at.received && block.attempt == data.attempt;
-  if (!fits) return fail_block(data.block, Code::kCorrupt);
+  // Two receives into one extent at a time could change what was verified.
+  if (at.receiving || !fits(data, payload_bytes)) return fail_block(data.block, Code::kCorrupt);
+  const ExtentSpec& spec = table().extents[data.extent];
+  const auto wanted = layout_.range_of(spec, request_.layer_first, request_.layer_count);
   uint32_t count = 0;
   const uint32_t slot = request_.slots[data.block];
   const uint32_t covered =
       layout_.pieces(slot, spec, data.offset, payload_bytes, where.pieces, &count);
-  where.count = count;
-  if (covered < payload_bytes) {  // too scattered for one receive
-    where.count = 0;
-    where.add(bounce.data(), payload_bytes);
-  }
+  // Too scattered for one receive, or bytes of layers that were not asked for.
+  at.bounced = covered < payload_bytes || data.offset < wanted.begin ||
+               data.offset + payload_bytes > wanted.end;
+  where.count = at.bounced ? 0 : count;
+  if (at.bounced) where.add(bounce.data(), payload_bytes);
+  at.receiving = true;
   ++receiving_;
 }
 
@@ -148,41 +167,49 @@ void PullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const Place
   if (stage_ == Stage::kFence || !stop_.ok()) return wake();
   const ExtentSpec& spec = table().extents[data.extent];
   Block& block = blocks_[data.block];
-  if (block.code != Code::kOk) return;
+  if (block.code != Code::kOk) return wake();
   Progress& at = progress(data.block, data.extent);
-  const BlockId id{request_.ids[data.block], request_.rank};
-  uint32_t crc = at.crc;
-  if (at.received == 0) crc = checksum_seed(id, data.extent, data.attempt).stored;
+  VARVE_ASSERT(at.receiving && at.received == data.offset, at.received, data.offset);
+  at.receiving = false;
+  if (at.received == 0) {
+    const BlockId id{request_.ids[data.block], request_.rank};
+    at.crc = checksum_seed(id, data.extent, data.attempt).stored;
+  }
   for (uint32_t i = 0; i < where.count; ++i) {
-    crc = crc32c(crc, {static_cast<std::byte*>(where.pieces[i].iov_base), where.pieces[i].iov_len});
+    const iovec& piece = where.pieces[i];
+    at.crc = crc32c(at.crc, {static_cast<std::byte*>(piece.iov_base), piece.iov_len});
   }
-  const uint32_t slot = request_.slots[data.block];
-  iovec pieces[kPayloadPiecesMax];
-  uint32_t count = 0;
-  const bool bounced =
-      layout_.pieces(slot, spec, data.offset, payload_bytes, pieces, &count) < payload_bytes;
-  if (bounced) {
-    const auto* from = static_cast<const std::byte*>(where.pieces[0].iov_base);
-    for (uint32_t done = 0; done < payload_bytes;) {
-      const uint32_t covered = layout_.pieces(slot, spec, data.offset + done, payload_bytes - done,
-                                              pieces, &count);
-      for (uint32_t i = 0; i < count; ++i) {
-        std::memcpy(pieces[i].iov_base, from, pieces[i].iov_len);
-        from += pieces[i].iov_len;
-      }
-      done += covered;
-    }
+  if (at.bounced) {
+    copy_out(data, payload_bytes, static_cast<const std::byte*>(where.pieces[0].iov_base));
   }
-  at.crc = crc;
   at.received += payload_bytes;
   if (at.received < spec.bytes) return;
-  if (crc != data.entry.stored_crc) {
+  if (at.crc != data.entry.stored_crc) {
     ++core_.count().corrupt_extents;
     return fail_block(data.block, Code::kCorrupt);
   }
   bytes_ += spec.bytes;
   --block.missing;
   settle(data.block, data.extent);
+}
+
+// From the bounce buffer to the caller's memory, only what was asked for.
+void PullOp::copy_out(const wire::Data& data, uint32_t payload_bytes, const std::byte* from) {
+  const ExtentSpec& spec = table().extents[data.extent];
+  const auto wanted = layout_.range_of(spec, request_.layer_first, request_.layer_count);
+  uint32_t at = std::max(data.offset, wanted.begin);
+  const uint32_t end = std::min(data.offset + payload_bytes, wanted.end);
+  while (at < end) {
+    iovec pieces[kPayloadPiecesMax];
+    uint32_t count = 0;
+    const uint32_t covered =
+        layout_.pieces(request_.slots[data.block], spec, at, end - at, pieces, &count);
+    for (uint32_t i = 0; i < count; ++i) {
+      std::memcpy(pieces[i].iov_base, from + (at - data.offset), pieces[i].iov_len);
+      at += static_cast<uint32_t>(pieces[i].iov_len);
+    }
+    VARVE_ASSERT(covered > 0);
+  }
 }
 
 void PullOp::settle(uint32_t block, uint32_t extent) {
@@ -235,7 +262,7 @@ void PullOp::on_timer() {
 
 void PullOp::on_frame(const wire::Frame& frame) {
   if (std::holds_alternative<wire::FencedView>(frame.body)) {
-    fenced_ = true;
+    if (stage_ == Stage::kFence) fenced_ = true;
     return wake();
   }
   const auto* answer = std::get_if<wire::PulledView>(&frame.body);
@@ -246,7 +273,8 @@ void PullOp::take_pulled(const wire::PulledView& answer) {
   pulled_ = true;
   const auto code = static_cast<Code>(answer.body.code);
   if (code != Code::kOk) pulled_status_ = Status(code, "the daemon ended the pull");
-  if (answer.codes.size() != blocks_.size() && code == Code::kOk) {
+  const bool whole_refusal = code != Code::kOk && answer.codes.size() == 0;
+  if (answer.codes.size() != blocks_.size() && !whole_refusal) {
     return cancel(Status::invalid("PULLED does not fit the pull"));
   }
   for (uint32_t i = 0; i < answer.codes.size(); ++i) {
@@ -261,21 +289,25 @@ void PullOp::on_lost(Status cause) {
   receiving_ = 0;  // the lanes are fenced (F2)
   core_.unroute(wire_op_);
   if (stage_ == Stage::kAsk) {
-    if (!core_.session().was_ready()) return wake();
-    return;  // waits for the next session, within its deadline
+    if (resent_ && stop_.ok()) stop_ = cause;  // the second session did not come
+    return wake();
   }
   if (stage_ == Stage::kFence) {
     fenced_ = true;
     return wake();
   }
-  // Sent again once (I8), unless layers were already handed over: those must not change any more.
-  if (resent_ || next_layer_ > 0 || !stop_.ok()) {
+  announce_layers();
+  if (stop_.ok() && (extents_missing_ == 0 || complete())) {  // only PULLED was still on its way
+    pulled_ = true;
+    return wake();
+  }
+  if (resent_ || !stop_.ok()) {
     if (stop_.ok()) stop_ = cause;
     stage_ = Stage::kFence;
     fenced_ = true;
     return wake();
   }
-  resent_ = true;
+  resent_ = true;  // once (I8)
   restart();
   stage_ = Stage::kAsk;
 }
@@ -296,6 +328,7 @@ void PullOp::finish(Status status) {
   VARVE_ASSERT(receiving_ == 0);
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
+  core_.hold_regions(layout_, false);  // from here on nothing touches it (C2)
   Event e = event(Event::Kind::kPulled);
   ClientCounters& count = core_.count();
   ++count.pulls;

@@ -3,7 +3,8 @@
 // The payload is received straight into the caller's memory; each piece is checksummed while it is hot and an
 // extent counts only when its stored CRC32C holds (I1). Cancel and deadline go through the fence: from then on
 // nothing new is placed, and the terminal event comes when no receive is in flight into this op's memory and
-// the daemon said FENCED, or the lanes were closed (I8).
+// the daemon said FENCED, or the lanes were closed (I8). A lost session is asked once more, from the first layer
+// that was not handed over.
 #pragma once
 
 #include "client/core.h"
@@ -13,7 +14,6 @@ namespace varve {
 class PullOp final : public ClientOp {
  public:
   PullOp(Core& core, OpId op, PullRequest request, BoundLayout layout);
-  ~PullOp() override;
   void run() override;
   const char* name() const override { return "client.pull"; }
   void on_lost(Status cause) override;
@@ -27,16 +27,19 @@ class PullOp final : public ClientOp {
   struct Progress {  // of one (block, extent)
     uint32_t received = 0;
     uint32_t crc = 0;
-    bool settled = false;  // verified, or written off with its block
+    bool receiving = false;  // a placement is under way: one at a time
+    bool bounced = false;    // that one goes through the bounce buffer
+    bool settled = false;    // verified, or written off with its block
   };
   struct Block {
     Code code = Code::kOk;
-    bool sent = false;  // PULLED said all of it was sent
     uint32_t missing = 0;
     Attempt attempt;
   };
   bool ask();
   void restart();
+  bool fits(const wire::Data& data, uint32_t payload_bytes);
+  void copy_out(const wire::Data& data, uint32_t payload_bytes, const std::byte* from);
   bool complete() const;
   void fail_block(uint32_t block, Code code);
   void settle(uint32_t block, uint32_t extent);

@@ -16,8 +16,6 @@ PushOp::PushOp(Core& core, OpId op, PushRequest request, BoundLayout layout)
   core_.hold_regions(layout_, true);
 }
 
-PushOp::~PushOp() { core_.hold_regions(layout_, false); }
-
 void PushOp::run() {
   switch (stage_) {
     case Stage::kReserve:
@@ -59,14 +57,13 @@ bool PushOp::reserve() {
     cancel(session.last_error());
     return false;
   }
-  if (session.state() != SessionState::kReady || format->handle == 0) return false;
+  if (!session.usable() || format->handle == 0) return false;
   wire::Reserve body;
   body.format = format->handle;
   body.rank = request_.rank;
   body.epoch = session.hello().epoch;
-  const Nanos left = deadline_ns_ - core_.reactor().now_ns();
-  body.hold_ms = static_cast<uint32_t>(std::clamp<Nanos>(left / kMillisecond + 1, 1,
-                                                         session.hello().reserve_ms_max));
+  const Nanos hold_ms_max = std::max<Nanos>(session.hello().reserve_ms_max, 1);
+  body.hold_ms = static_cast<uint32_t>(std::min(left_ns() / kMillisecond + 1, hold_ms_max));
   body.count = static_cast<uint32_t>(request_.ids.size());
   body.parent = request_.parent;
   wire_op_ = core_.next_wire_op();
@@ -87,8 +84,12 @@ void PushOp::on_frame(const wire::Frame& frame) {
   if (committed == nullptr || committed->body.index >= blocks_.size()) return;
   Block& block = blocks_[committed->body.index];
   if (!block.granted || block.settled || committed->body.attempt != block.attempt) return;
-  const uint8_t code = committed->body.code;
-  settle(committed->body.index, code < kCodeCount ? static_cast<Code>(code) : Code::kInternal);
+  const auto code = static_cast<Code>(committed->body.code);
+  const bool promised = block.committing && committed->body.ack >= request_.ack;
+  if (code == Code::kOk && !promised) {
+    return cancel(Status::invalid("COMMITTED that does not answer a COMMIT of ours"));
+  }
+  settle(committed->body.index, code);
 }
 
 void PushOp::take_answers(const wire::ReservedView& answers) {
@@ -109,6 +110,7 @@ void PushOp::take_answers(const wire::ReservedView& answers) {
         break;
       case wire::ReserveOutcome::kExists:
         ++core_.count().existing_blocks;
+        block.exists = true;
         settle(i, Code::kCancelled);
         break;
       case wire::ReserveOutcome::kBusy:
@@ -262,10 +264,17 @@ void PushOp::settle(uint32_t index, Code code) {
 
 // What was granted and has no answer is given back; the daemon would do so by itself at hold_ms.
 void PushOp::abort_open() {
+  if (stage_ == Stage::kCommitted && wire_op_ != 0 && !reserved_ && core_.session().usable()) {
+    // RESERVED has not come: what it will grant ends with the op.
+    const auto head = core_.session().encoder().cancel(wire_op_, wire::Cancel{wire_op_});
+    if (!core_.session().send_urgent(head)) {
+      logf(LogLevel::kDebug, "client", "no room for CANCEL; the reservation expires by itself");
+    }
+  }
   for (uint32_t i = 0; i < blocks_.size(); ++i) {
     Block& block = blocks_[i];
     if (block.settled) continue;
-    if (block.granted && core_.session().state() == SessionState::kReady) {
+    if (block.granted && core_.session().usable()) {
       wire::Abort body;
       body.reserve_op = wire_op_;
       body.index = i;
@@ -286,8 +295,8 @@ void PushOp::on_timer() {
 
 void PushOp::on_lost(Status cause) {
   core_.unroute(wire_op_);
-  if (stage_ == Stage::kReserve && !core_.session().was_ready()) return wake();
-  if (stop_.ok()) stop_ = cause;
+  const bool answered = reserved_ && unsettled_ == 0;  // every block, before the loss
+  if (stop_.ok() && !answered) stop_ = cause;
   wake();
 }
 
@@ -295,12 +304,13 @@ void PushOp::finish(Status status) {
   VARVE_ASSERT(sending_ == 0);
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
+  core_.hold_regions(layout_, false);  // from here on nothing touches it (C2)
   Event e = event(Event::Kind::kPushed);
   ++core_.count().pushes;
   for (Block& block : blocks_) {
     // Writing what is there already is a success (dedup), as the engines expect.
     if (!block.settled) block.code = status.ok() ? Code::kInternal : status.code();
-    e.codes.push_back(block.code == Code::kCancelled && status.ok() ? Code::kOk : block.code);
+    e.codes.push_back(block.exists ? Code::kOk : block.code);
   }
   e.status = status;
   e.bytes = bytes_;

@@ -12,7 +12,6 @@ namespace varve {
 class PushOp final : public ClientOp {
  public:
   PushOp(Core& core, OpId op, PushRequest request, BoundLayout layout);
-  ~PushOp() override;
   void run() override;
   const char* name() const override { return "client.push"; }
   void on_lost(Status cause) override;
@@ -26,7 +25,8 @@ class PushOp final : public ClientOp {
   struct Block {
     Code code = Code::kOk;
     bool granted = false, settled = false;  // settled: its answer is known
-    bool committing = false;
+    bool committing = false;                // COMMIT was sent
+    bool exists = false;                    // somebody else's bytes are there already
     Attempt attempt;
     std::vector<ExtentEntry> entries;
   };

@@ -7,6 +7,31 @@ namespace varve {
 
 namespace {
 constexpr Nanos kTick = 20 * kMillisecond;  // grain of connect, ping and silence timers
+
+// Which frames a daemon may send on which lane (docs/WIRE.md 3).
+bool is_expected(wire::FrameType type, bool urgent) {
+  switch (type) {
+    case wire::FrameType::kHelloOk:
+    case wire::FrameType::kRefused:
+      return true;
+    case wire::FrameType::kData:
+      return !urgent;
+    case wire::FrameType::kFormatOk:
+    case wire::FrameType::kMatched:
+    case wire::FrameType::kReleased:
+    case wire::FrameType::kReserved:
+    case wire::FrameType::kCommitted:
+    case wire::FrameType::kAborted:
+    case wire::FrameType::kPulled:
+    case wire::FrameType::kFenced:
+    case wire::FrameType::kPing:
+    case wire::FrameType::kPong:
+    case wire::FrameType::kGoodbye:
+      return urgent;
+    default:
+      return false;
+  }
+}
 }  // namespace
 
 ClientSession::ClientSession(Env& env, Reactor& reactor, const ClientOptions& options,
@@ -43,8 +68,9 @@ void ClientSession::connect() {
   connect_started_ns_ = reactor_.now_ns();
   heard_ns_ = connect_started_ns_;
   credit_owed_bytes_ = 0;
-  if (!open_lane(0)) lanes_closed();
   reactor_.arm(timer_, kTick);
+  user_.on_connecting();
+  if (!open_lane(0)) lanes_closed();
 }
 
 bool ClientSession::open_lane(uint32_t index) {
@@ -128,6 +154,7 @@ Status ClientSession::Lane::place(ConstByteSpan head, uint32_t payload_bytes, Pl
   where.count = 0;
   auto frame = wire::decode(head);
   if (!frame) return frame.error();
+  if (!welcomed) return Status::invalid("a frame before HELLO_OK");
   const auto* data = std::get_if<wire::DataView>(&frame->body);
   if (data == nullptr || index == 0) {
     return Status::invalid("a payload on a frame that has none");
@@ -148,6 +175,9 @@ void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t pay
   heard_ns_ = reactor_.now_ns();
   auto frame = wire::decode(head);
   if (!frame) return drop(frame.error());
+  if (!is_expected(frame->header.type, lane.index == 0)) {
+    return drop(Status::invalid("a frame that a daemon does not send on this lane"));
+  }
   if (const auto* ok = std::get_if<wire::HelloOkView>(&frame->body)) {
     return on_hello_ok(lane, ok->body);
   }
@@ -159,7 +189,7 @@ void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t pay
   }
   if (!lane.welcomed) return drop(Status::invalid("a frame before HELLO_OK"));
   if (const auto* data = std::get_if<wire::DataView>(&frame->body)) {
-    if (lane.index == 0) return drop(Status::invalid("DATA on the urgent lane"));
+    if (payload_bytes == 0) return drop(Status::invalid("DATA without a payload"));
     if (lane.placed) {
       user_.on_data(*data, frame->header.op, payload_bytes, lane.where);
     } else {
@@ -168,9 +198,8 @@ void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t pay
     lane.placed = false;
     return credit_used(payload_bytes);
   }
-  if (payload_bytes > 0) return drop(Status::invalid("a payload on a frame that has none"));
   if (const auto* ping = std::get_if<wire::PingView>(&frame->body)) {
-    if (!send_urgent(encoder_.pong(0, ping->body))) return drop(Status::overloaded("urgent lane full"));
+    if (!send_urgent(encoder_.pong(0, ping->body))) drop(Status::overloaded("urgent lane full"));
     return;
   }
   if (std::holds_alternative<wire::PongView>(frame->body)) return;
@@ -181,6 +210,9 @@ void ClientSession::on_hello_ok(Lane& lane, const wire::HelloOk& ok) {
   if (lane.welcomed) return drop(Status::invalid("a second HELLO_OK"));
   lane.welcomed = true;
   if (lane.index == 0) {
+    if (ok.k != 1 || ok.m != 0) {
+      return drop(Status::unsupported("the daemon's scheme needs a client that can code"));
+    }
     hello_ = ok;
     const uint32_t lanes = std::min<uint32_t>(options_.bulk_lanes, ok.bulk_lanes_max);
     if (lanes == 0) return drop(Status::invalid("the daemon offers no bulk lane"));
@@ -248,13 +280,18 @@ void ClientSession::on_timer() {
   if (credit_owed_bytes_ > 0) {  // a trickle must come back too
     if (send_urgent(encoder_.credit(0, wire::Credit{credit_owed_bytes_}))) credit_owed_bytes_ = 0;
   }
-  if (now - heard_ns_ > 2 * options_.ping_interval_ns) {
+  const Nanos silence_ns = now - heard_ns_;
+  if (silence_ns > 2 * options_.ping_interval_ns) {
     return drop(Status::timed_out("the daemon is silent"));
   }
-  if (now - heard_ns_ > options_.ping_interval_ns && now / options_.ping_interval_ns != ping_value_) {
-    ping_value_ = now / options_.ping_interval_ns;
-    if (!send_urgent(encoder_.ping(0, wire::Ping{ping_value_}))) drop(Status::overloaded("urgent lane full"));
+  const uint64_t interval = now / options_.ping_interval_ns;
+  if (silence_ns > options_.ping_interval_ns && interval != ping_value_) {
+    ping_value_ = interval;
+    if (!send_urgent(encoder_.ping(0, wire::Ping{ping_value_}))) {
+      return drop(Status::overloaded("urgent lane full"));
+    }
   }
+  user_.on_tick();
 }
 
 }  // namespace varve

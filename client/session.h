@@ -1,7 +1,7 @@
 // ClientSession: the lanes to one daemon, from connect to loss and back.
 //
 // Owns: the urgent lane and the bulk lanes, the handshake, pings, reconnect with backoff, pull credit. Called by
-// ClientCoreImpl, which gets its frames. One thread. The session never decides about ops: it says ready, lost and
+// Core, which gets its frames. One thread. The session never decides about ops: it says ready, lost and
 // what arrived.
 #pragma once
 
@@ -18,6 +18,7 @@ class ClientSession;
 // What the core does with the session's news.
 class SessionUser {
  public:
+  virtual void on_connecting() = 0;  // the state is kConnecting
   virtual void on_ready() = 0;
   // The session is gone: after this no lane touches any memory (F2). It reconnects by itself.
   virtual void on_lost(Status cause) = 0;
@@ -27,7 +28,8 @@ class SessionUser {
                           ByteSpan bounce, Placement& where) = 0;
   virtual void on_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
                        const Placement& where) = 0;
-  virtual void on_send_room() = 0;  // a lane sent something: try again
+  // Now and then while ready: what found no room in a lane may try again.
+  virtual void on_tick() = 0;
 
  protected:
   ~SessionUser() = default;
@@ -47,6 +49,10 @@ class ClientSession {
   bool quiet() const;  // no lane is left
 
   SessionState state() const { return state_; }
+  // Ready, and not about to be lost: what is sent now has a chance.
+  bool usable() const {
+    return state_ == SessionState::kReady && !dropping_ && !lanes_[0].link->closing();
+  }
   Status last_error() const { return last_error_; }
   const wire::HelloOk& hello() const { return hello_; }
   bool was_ready() const { return was_ready_; }

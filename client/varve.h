@@ -156,7 +156,7 @@ class ClientCore {
   virtual SessionState state() const = 0;
   virtual Status last_error() const = 0;      // why not ready
   virtual void close() = 0;                   // cancels everything; state() becomes kClosed when quiet
-  virtual bool at_rest() const = 0;           // no op, no lease, no receive in flight
+  virtual bool at_rest() const = 0;           // no op, no lease, no receive in flight; closed: no lane
   virtual const ClientCounters& counters() const = 0;
 };
 
@@ -182,7 +182,9 @@ class Client {
 
   virtual int event_fd() const = 0;           // readable when poll() has something
   virtual bool poll(Event& out) = 0;
-  virtual Result<Event> wait(OpId op, Nanos timeout_ns) = 0;  // blocks until the terminal event of `op`; other events stay queued
+  // Blocks until the terminal event of `op` and takes it, with what is left of the op's earlier events; the
+  // events of other ops stay queued.
+  virtual Result<Event> wait(OpId op, Nanos timeout_ns) = 0;
   virtual SessionState state() const = 0;
   virtual ClientCounters counters() const = 0;
 };
