@@ -58,7 +58,6 @@ DramTier::DramTier(Arena& arena, const TierOptions& options)
     block.pool_index = i;
     block.state.reserve(kExtentsMax);  // D1
     block.users.reserve(kExtentsMax);
-    block.users.reserve(kExtentsMax);
   }
 }
 
@@ -76,7 +75,6 @@ TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const Exte
   block->dirty = true;
   block->extent_count = extent_count;
   block->state.assign(extent_count, ExtentState::kReading);
-  block->users.assign(extent_count, 0);
   block->users.assign(extent_count, 0);
   take_overhead(*block);
   for (uint32_t page = 0; page < block->header.page_count; ++page) {
@@ -101,7 +99,6 @@ TierBlock* DramTier::open(const BlockId& id, uint32_t slot, uint32_t extent_coun
   block->block = id;
   block->extent_count = extent_count;
   block->state.assign(extent_count, ExtentState::kAbsent);
-  block->users.assign(extent_count, 0);
   block->users.assign(extent_count, 0);
   take_overhead(*block);
   bind(*block, slot);
@@ -361,10 +358,7 @@ void DramTier::free_block(TierBlock& block) {
   block.block = BlockId{};
   block.attempt = Attempt{};
   block.fingerprint = Digest{};
-  for (const uint16_t users : block.users)
-    VARVE_ASSERT(users == 0, users);
   block.state.clear();
-  block.users.clear();
   block.users.clear();
   block.extent_count = block.present_count = 0;
   block.header_present = block.dirty = block.doomed = false;

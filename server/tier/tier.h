@@ -109,7 +109,6 @@ struct TierBlock : ListHook {
   Slab meta;                       // one page for them where they are more than a few
   std::vector<ExtentState> state;  // capacity kExtentsMax from construction (D1)
   std::vector<uint16_t> users;     // per extent: sends that need its bytes; counted by server/op
-  std::vector<uint16_t> users;     // per extent: sends that need its bytes; counted by server/op
   uint32_t extent_count = 0;
   uint32_t present_count = 0;
   uint32_t pins = 0;  // readers, appends
@@ -140,9 +139,6 @@ class DramTier {
   // Pages for one absent extent of a pinned, open block; it is kReading from here on. Those of a
   // resident block count as kPull until its last unpin. False: no room now.
   [[nodiscard]] bool take_extent(TierBlock& block, uint32_t extent, uint32_t bytes);
-  // Lets the bytes of a present extent without users go, of a clean pinned block: how a pull larger
-  // than DRAM keeps its headers and streams the rest.
-  void drop_extent(TierBlock& block, uint32_t extent);
   // Lets the bytes of a present extent without users go, of a clean block, pinned or not: how a
   // pull larger than DRAM keeps its headers and streams the rest.
   void drop_extent(TierBlock& block, uint32_t extent);

@@ -265,6 +265,36 @@ TEST(DramTier, GivesBackOnlyTheExtentWhoseReadFailedInAResidentBlock) {
   EXPECT_EQ(rig.tier.find(5), block);
 }
 
+TEST(DramTier, DropsAnExtentThatWasSentAndCountsItsPagesBack) {
+  Rig rig(60, {.pull = 20, .resident = 20}, 8);
+  TierBlock* block = rig.pull(5, 3);  // resident: header and three extents
+  EXPECT_EQ(rig.tier.evictable_bytes(), bytes_of(4));
+  rig.tier.drop_extent(*block, 0);  // not pinned
+  EXPECT_EQ(block->state[0], ExtentState::kAbsent);
+  EXPECT_EQ(block->present_count, 2u);
+  EXPECT_EQ(rig.tier.evictable_bytes(), bytes_of(3));
+  EXPECT_EQ(rig.used_pages(Budget::kResident), 3u);
+  rig.tier.pin(*block);
+  ASSERT_TRUE(rig.tier.take_extent(*block, 0, 3 * kPageBytes));
+  EXPECT_EQ(rig.used_pages(Budget::kPull), 3u);
+  rig.tier.drop_extent(*block, 1);  // one of the old pages goes: two on kPull are left
+  rig.tier.extent_read(*block, 0, Status::io("read", 5));
+  EXPECT_EQ(rig.used_pages(Budget::kPull), 0u);
+  EXPECT_EQ(rig.used_pages(Budget::kResident), 2u);
+  EXPECT_EQ(block->present_count, 1u);
+  rig.tier.unpin(*block);
+  EXPECT_EQ(rig.tier.evictable_bytes(), bytes_of(2));
+  EXPECT_EQ(rig.arena.free_pages(), 58u);
+}
+
+TEST(DramTierDeathTest, RefusesToDropWhatASendStillNeeds) {
+  Rig rig(40, {.pull = 20, .resident = 20}, 2);
+  TierBlock* block = rig.pull(1, 1);
+  ++block->users[0];
+  EXPECT_DEATH(rig.tier.drop_extent(*block, 0), "users");
+  --block->users[0];
+}
+
 // Somebody else's slabs fill the arena: the budget has room, the pages come from residents (D3).
 TEST(DramTier, EvictsResidentsWhenTheArenaItselfIsShort) {
   Rig rig(20, {.push = 10, .resident = 10}, 8);
@@ -577,6 +607,10 @@ class TierWalk {
       }
       fill(block, e, held.number);
       rig_.tier.extent_read(block, e, random_.chance(100) ? Status::io("read", 5) : Status());
+      return;
+    }
+    if (!held.push && !leave && block.state[e] == ExtentState::kPresent) {
+      rig_.tier.drop_extent(block, e);
       return;
     }
     if (leave && held.push && !held.gone) rig_.tier.forget(block);  // abort
