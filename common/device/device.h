@@ -3,6 +3,7 @@
 // Owns: BlockDevice and its two kinds: FileDevice (file or block device, O_DIRECT always) and
 // MemoryDevice, plus FaultDevice, a decorator that adds faults and a volatile write cache.
 // Called by server/flash. Thread rule: a BlockDevice belongs to one core and completes on its reactor.
+// It outlives its requests, or its reactor is not turned any more (a power cut in simulation).
 // Geometry, alignment, bounds, short I/O and bounded retries live in BlockDevice, in one place.
 // Invariants:
 //   D1 offsets, lengths and memory are multiples of kPageBytes, inside [0, capacity): asserted.
@@ -11,7 +12,8 @@
 //      the capacity is a lost drive (kUnavailable), as after a hot unplug.
 //   D4 a persistent error makes this device failed() and never the process: later requests complete
 //      with kUnavailable. Media errors (ENODATA, EILSEQ, EIO on read) fail one request, counted;
-//      kMediaErrorsMax of them in a row, or any write or flush error, fail the device.
+//      kMediaErrorsMax of them in a row, or any write or flush error, fail the device. A discard that
+//      the drive does not know is kUnsupported and no failure.
 //   D5 after a failed flush the device is failed: what was unflushed is unknown (fsync is not retried).
 #pragma once
 
@@ -19,6 +21,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/base.h"
 #include "common/reactor/reactor.h"
@@ -28,6 +31,8 @@ namespace varve {
 
 enum class DeviceKind : uint8_t { kRead, kWrite, kFlush, kDiscard };
 
+class BlockDevice;
+
 // Lives in its owner; memory and iovecs stay put until on_done.
 struct DeviceIo {
   using Done = void (*)(DeviceIo&);
@@ -35,7 +40,7 @@ struct DeviceIo {
   bool in_flight = false;
   uint64_t offset_bytes = 0;
   uint64_t length_bytes = 0;  // sum of iov lengths for read and write
-  iovec* iov = nullptr;       // may be modified by the device while in flight (short I/O)
+  iovec* iov = nullptr;       // modified by the device while in flight (short I/O), then restored
   uint32_t iov_count = 0;     // <= kIoVectorsMax
   int32_t buffer_index = -1;  // registered buffer covering a single iov, else -1
   Status status;
@@ -44,9 +49,11 @@ struct DeviceIo {
   void* owner = nullptr;
   DeviceIo* next = nullptr;  // queue of whoever holds it
   // the device's own
+  BlockDevice* device = nullptr;
   uint32_t retries = 0;
-  uint64_t moved_bytes = 0;
-  Io io;
+  uint64_t moved_bytes = 0;  // whole pages that earlier attempts moved
+  uint64_t skipped_bytes = 0;  // how far the first iovec of the attempt was moved on
+  Io io;                       // the attempt: kind, iov, iov_count, offset, bytes, buffer_index
   Timer timer;
 };
 
@@ -65,6 +72,11 @@ class BlockDevice {
   // The owner declares the device lost (no progress within a deadline).
   void fail(Status cause);
 
+  // For FaultDevice only: past the cache, at once, blocking. The medium as a power cut leaves it.
+  // kUnsupported where a device has no such way.
+  virtual Status read_now(uint64_t offset_bytes, ByteSpan pages);
+  virtual Status write_now(uint64_t offset_bytes, ConstByteSpan pages);
+
   struct Counters {
     uint64_t reads = 0, writes = 0, flushes = 0, discards = 0;
     uint64_t read_bytes = 0, written_bytes = 0;
@@ -75,30 +87,41 @@ class BlockDevice {
 
  protected:
   BlockDevice(Reactor& reactor, std::string name, uint64_t capacity_bytes);
-  // Moves what remains of `io`; answers later through progress(). May move fewer bytes.
+  // Moves what remains: the attempt described by io.io, `bytes` in all. Answers later through
+  // progress(). May move fewer bytes.
   virtual void start(DeviceIo& io) = 0;
   // Called by the implementation in a later turn: bytes moved by this attempt, or -errno.
   void progress(DeviceIo& io, int64_t result);
   Reactor& reactor_;
 
  private:
+  void check_geometry(const DeviceIo& io) const;
+  void attempt(DeviceIo& io);
+  void moved(DeviceIo& io, uint64_t bytes);
+  void retry(DeviceIo& io, int32_t error);
+  void give_up(DeviceIo& io, int32_t error);
+  void later(DeviceIo& io, Nanos delay_ns);
   void finish(DeviceIo& io, Status status);
   std::string name_;
   uint64_t capacity_bytes_;
   Status failure_;
   uint32_t media_errors_in_row_ = 0;
   uint32_t in_flight_ = 0;
+  bool starting_ = false;  // R1 is asserted by it
   Counters counters_;
 };
 
 struct FileDeviceOptions {
   std::string path;
-  uint64_t create_bytes = 0;      // create and preallocate this many when the file is absent; 0 = must exist
+  uint64_t create_bytes = 0;  // create and preallocate this many when absent; 0 = must exist
   uint64_t free_floor_bytes = 0;  // refuse to create when the file system would have less than this left
 };
 
-// O_DIRECT is probed by a real aligned read and write of the first page (read back identical bytes),
-// because file systems accept the flag and refuse the I/O; refused is a clear error naming the remedy.
+// Refuses by Status and a log line that names the path, the cause and the remedy. O_DIRECT is probed by
+// a real aligned read of the first page, and in a new file by a write of it, because file systems accept
+// the flag and refuse the I/O; what exists is not written to. A file that another *process* has open as
+// a target is refused (kUnavailable); within one process the shards may open it as often as they like.
+// On a file a discard zeroes and keeps the space, so that a preallocated target stays allocated.
 Result<std::unique_ptr<BlockDevice>> open_file_device(Reactor& reactor, const FileDeviceOptions& options);
 
 // Plain synchronous page I/O, O_DIRECT, for start-up work before the shards run (superblocks).
@@ -106,6 +129,8 @@ class FileHandle {
  public:
   static Result<std::unique_ptr<FileHandle>> open(const FileDeviceOptions& options);
   ~FileHandle();
+  FileHandle(const FileHandle&) = delete;
+  FileHandle& operator=(const FileHandle&) = delete;
   uint64_t capacity_bytes() const { return capacity_bytes_; }
   bool created() const { return created_; }
   Status read(uint64_t offset_bytes, ByteSpan pages);

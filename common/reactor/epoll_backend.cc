@@ -34,7 +34,7 @@ constexpr int kWouldBlock = -EAGAIN;
 
 bool is_disk(IoKind kind) {
   return kind == IoKind::kRead || kind == IoKind::kWrite || kind == IoKind::kFlush ||
-         kind == IoKind::kDiscard;
+         kind == IoKind::kDiscard || kind == IoKind::kZero;
 }
 
 bool waits_for_input(IoKind kind) {
@@ -65,10 +65,11 @@ int64_t disk_call(const Io& io) {
     case IoKind::kRead: result = preadv(io.fd, io.iov, count, offset); break;
     case IoKind::kWrite: result = pwritev(io.fd, io.iov, count, offset); break;
     case IoKind::kFlush: result = fdatasync(io.fd); break;
-    default:
-      VARVE_ASSERT(io.kind == IoKind::kDiscard);
-      result = fallocate(io.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
-                         static_cast<off_t>(io.bytes));
+    default: {
+      VARVE_ASSERT(io.kind == IoKind::kDiscard || io.kind == IoKind::kZero);
+      const int mode = io.kind == IoKind::kZero ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE;
+      result = fallocate(io.fd, mode | FALLOC_FL_KEEP_SIZE, offset, static_cast<off_t>(io.bytes));
+    }
   }
   return result < 0 ? -errno : result;
 }

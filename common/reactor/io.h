@@ -19,6 +19,7 @@ enum class IoKind : uint8_t {
   kWrite,    // fd, offset, iov[]; result bytes
   kFlush,    // fdatasync of fd
   kDiscard,  // fallocate(PUNCH_HOLE|KEEP_SIZE) of [offset, offset + bytes)
+  kZero,     // fallocate(ZERO_RANGE|KEEP_SIZE): as kDiscard, but the space stays allocated
   kAccept,   // fd; result is the new descriptor (non-blocking, close-on-exec)
   kConnect,  // fd, address
   kReceive,  // fd, iov[]; result bytes, 0 = orderly end
@@ -37,7 +38,7 @@ struct Io {
   uint32_t iov_count = 0;
   iovec* iov = nullptr;  // stays valid and unchanged until done
   uint64_t offset = 0;
-  uint64_t bytes = 0;  // kDiscard
+  uint64_t bytes = 0;  // kDiscard, kZero
   sockaddr_storage* address = nullptr;
   socklen_t address_bytes = 0;
   int64_t result = 0;  // bytes or descriptor, else -errno

@@ -55,6 +55,7 @@ class Reactor {
   uint32_t shard() const { return options_.shard; }
   Nanos now_ns() const { return now_ns_; }  // R2
   IoBackend& io();                          // asserts that there is one
+  bool has_io() const { return io_ != nullptr; }
   TimerQueue& timers() { return timers_; }
   bool on_owner_core() const;
 

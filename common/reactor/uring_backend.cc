@@ -358,7 +358,8 @@ bool UringBackend::prepare(Io& io) {
     case IoKind::kRead:
     case IoKind::kWrite:
     case IoKind::kFlush:
-    case IoKind::kDiscard: prepare_disk(sqe, io); break;
+    case IoKind::kDiscard:
+    case IoKind::kZero: prepare_disk(sqe, io); break;
     case IoKind::kAccept:
     case IoKind::kConnect:
     case IoKind::kReceive:
@@ -392,9 +393,10 @@ void UringBackend::prepare_disk(io_uring_sqe* sqe, Io& io) {
   } else if (io.kind == IoKind::kFlush) {
     io_uring_prep_fsync(sqe, io.fd, IORING_FSYNC_DATASYNC);
   } else {
-    VARVE_ASSERT(io.kind == IoKind::kDiscard);
-    io_uring_prep_fallocate(sqe, io.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                            static_cast<off_t>(io.offset), static_cast<off_t>(io.bytes));
+    VARVE_ASSERT(io.kind == IoKind::kDiscard || io.kind == IoKind::kZero);
+    const int mode = io.kind == IoKind::kZero ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE;
+    io_uring_prep_fallocate(sqe, io.fd, mode | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(io.offset),
+                            static_cast<off_t>(io.bytes));
   }
   if (is_registered(io.fd)) sqe->flags |= IOSQE_FIXED_FILE;  // slot number == descriptor number
 }

@@ -1,0 +1,300 @@
+// What may be a target: a regular file or a block device, alone, aligned, and with O_DIRECT that works.
+//
+// A new file is made under a temporary name, filled, flushed and only then renamed, so that a kill in
+// the middle never leaves a half-made target under the target's name.
+#include "common/device/file_open.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace varve {
+
+namespace {
+
+constexpr uint64_t kFillBytes = kMiB;
+constexpr uint32_t kInterruptsMax = 100;
+
+// Page-aligned memory for O_DIRECT, zeroed.
+struct FreeMemory {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using Pages = std::unique_ptr<std::byte, FreeMemory>;
+
+Pages make_pages(uint64_t bytes) {
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, bytes));
+  VARVE_ASSERT(memory != nullptr, bytes);  // start-up: without a MiB nothing would run anyway
+  std::memset(memory, 0, bytes);
+  return Pages(memory);
+}
+
+// Closes the descriptor unless it was given away.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int give() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
+
+ private:
+  int fd_;
+};
+
+// One line that names the target, the cause and the remedy; the Status goes up without it.
+Status refuse(const std::string& path, Status status, const char* remedy) {
+  logf(LogLevel::kError, "device", "target %s: %s%s%s; %s", path.c_str(), status.what(),
+       status.errno_value() != 0 ? ": " : "",
+       status.errno_value() != 0 ? std::strerror(status.errno_value()) : "", remedy);
+  return status;
+}
+
+Status refuse_no_direct_io(const std::string& path, int32_t error) {
+  return refuse(path, Status(Code::kUnsupported, "O_DIRECT does not work here", error),
+                "put the target on ext4, xfs or a block device");
+}
+
+// Another process with the same target would overwrite it. The lock is per process, so that every
+// shard may have its own descriptor; it goes when the process closes its last one, or any of them,
+// and is taken again with the next open.
+Status lock(const std::string& path, int fd) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (fcntl(fd, F_SETLK, &whole) == 0) return Status();
+  const int32_t error = errno;
+  if (error != EACCES && error != EAGAIN) {
+    return refuse(path, Status::io("the lock failed", error), "check the file system");
+  }
+  return refuse(path, Status(Code::kUnavailable, "another process uses it", error),
+                "stop the other daemon or give this one its own targets");
+}
+
+Status make_full(const std::string& path, int fd, uint64_t bytes) {
+  if (fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return Status();
+  const int32_t error = errno;
+  if (error == ENOSPC || error == EDQUOT) {
+    return refuse(path, Status(Code::kNoSpace, "no room to preallocate it", error),
+                  "free space or make the target smaller");
+  }
+  if (error != EOPNOTSUPP && error != ENOSYS) {
+    return refuse(path, Status::io("preallocation failed", error), "check the file system");
+  }
+  // A file system without fallocate: real zeros do the same, slowly.
+  const Pages zeros = make_pages(kFillBytes);
+  for (uint64_t offset = 0; offset < bytes; offset += kFillBytes) {
+    const uint64_t piece = std::min(kFillBytes, bytes - offset);
+    const Status status = write_pages(fd, offset, {zeros.get(), piece});
+    if (!status.ok()) return refuse(path, status, "free space or make the target smaller");
+  }
+  return Status();
+}
+
+Status check_free_space(const std::string& path, int fd, const FileDeviceOptions& options) {
+  struct statvfs info {};
+  if (fstatvfs(fd, &info) != 0) {
+    return refuse(path, Status::io("the free space is unknown", errno), "check the file system");
+  }
+  const uint64_t free_bytes = static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+  if (free_bytes >= options.create_bytes &&
+      free_bytes - options.create_bytes >= options.free_floor_bytes) {
+    return Status();
+  }
+  logf(LogLevel::kError, "device",
+       "target %s: creating it needs %llu MiB and must leave %llu MiB, but only %llu MiB are free; "
+       "free space, make the target smaller or lower the floor",
+       path.c_str(), static_cast<unsigned long long>(options.create_bytes / kMiB),
+       static_cast<unsigned long long>(options.free_floor_bytes / kMiB),
+       static_cast<unsigned long long>(free_bytes / kMiB));
+  return Status::no_space("creating the target would go below the free-space floor");
+}
+
+// A new file is ours: zeros are written to its first page and read back.
+Status probe_new(const std::string& path, int fd) {
+  const Pages page = make_pages(kPageBytes);
+  Status status = write_pages(fd, 0, {page.get(), kPageBytes});
+  std::memset(page.get(), 0xff, kPageBytes);
+  if (status.ok()) status = read_pages(fd, 0, {page.get(), kPageBytes});
+  if (!status.ok()) return refuse_no_direct_io(path, status.errno_value());
+  const bool zeros = std::all_of(page.get(), page.get() + kPageBytes,
+                                 [](std::byte b) { return b == std::byte{0}; });
+  return zeros ? Status() : refuse_no_direct_io(path, 0);
+}
+
+// Makes the entry of `path` in its folder durable.
+Status flush_folder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
+  if (folder.empty()) folder = "/";
+  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0 || fsync(fd.get()) != 0) {
+    return refuse(path, Status::io("its folder cannot be flushed", errno), "check the file system");
+  }
+  return Status();
+}
+
+// Fills the file behind `fd`, still under its temporary name.
+Status fill_new(const std::string& path, int fd, const FileDeviceOptions& options) {
+  if (ftruncate(fd, 0) != 0) {
+    return refuse(path, Status::io("truncation failed", errno), "check the file system");
+  }
+  VARVE_RETURN_IF_ERROR(check_free_space(path, fd, options));
+  VARVE_RETURN_IF_ERROR(make_full(path, fd, options.create_bytes));
+  VARVE_RETURN_IF_ERROR(probe_new(path, fd));
+  if (fsync(fd) != 0) {
+    return refuse(path, Status::io("flush failed", errno), "check the file system");
+  }
+  return Status();
+}
+
+Result<OpenedFile> create(const FileDeviceOptions& options) {
+  const std::string& path = options.path;
+  if (options.create_bytes % kPageBytes != 0) {
+    return refuse(path, Status::invalid("its size is no multiple of 4096 bytes"), "round it");
+  }
+  const std::string temporary = path + ".creating";
+  Descriptor fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600));
+  if (fd.get() < 0) {
+    const int32_t error = errno;
+    if (error != EINVAL) {
+      return refuse(path, Status::io("cannot be created", error), "check folder and permissions");
+    }
+    unlink(temporary.c_str());  // the name is there although the open was refused
+    return refuse_no_direct_io(path, error);
+  }
+  VARVE_RETURN_IF_ERROR(lock(path, fd.get()));
+  struct stat ours {};
+  struct stat named {};
+  if (fstat(fd.get(), &ours) != 0 || stat(temporary.c_str(), &named) != 0 ||
+      ours.st_ino != named.st_ino) {
+    return refuse(path, Status::unavailable("another process just created it"), "start again");
+  }
+  Status status = fill_new(path, fd.get(), options);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+    status = refuse(path, Status::io("renaming failed", errno), "check the folder");
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  VARVE_RETURN_IF_ERROR(flush_folder(path));
+  OpenedFile opened;
+  opened.fd = fd.give();
+  opened.capacity_bytes = options.create_bytes;
+  opened.created = true;
+  return opened;
+}
+
+Result<uint64_t> block_device_bytes(const std::string& path, int fd) {
+  // A mounted drive refuses an exclusive open; our own, plain ones do not stand in its way.
+  const Descriptor exclusive(::open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  if (exclusive.get() < 0 && errno == EBUSY) {
+    return refuse(path, Status(Code::kUnavailable, "mounted or used by the kernel", errno),
+                  "unmount it or choose another drive");
+  }
+  uint64_t bytes = 0;
+  int sector_bytes = 0;
+  if (ioctl(fd, BLKGETSIZE64, &bytes) != 0 || ioctl(fd, BLKSSZGET, &sector_bytes) != 0) {
+    return refuse(path, Status::io("its size is unknown", errno), "check the drive");
+  }
+  if (sector_bytes <= 0 || kPageBytes % static_cast<uint32_t>(sector_bytes) != 0) {
+    return refuse(path, Status::unsupported("its sectors do not divide 4096 bytes"),
+                  "format it with sectors of 512 or 4096 bytes");
+  }
+  return bytes;
+}
+
+Result<OpenedFile> open_existing(const FileDeviceOptions& options, const struct stat& info) {
+  const std::string& path = options.path;
+  if (!S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
+    return refuse(path, Status::invalid("neither a file nor a block device"), "choose another path");
+  }
+  Descriptor fd(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+  if (fd.get() < 0) {
+    if (errno == EINVAL) return refuse_no_direct_io(path, errno);
+    return refuse(path, Status::io("cannot be opened", errno), "check path and permissions");
+  }
+  OpenedFile opened;
+  opened.is_block_device = S_ISBLK(info.st_mode);
+  if (opened.is_block_device) {
+    VARVE_TRY(opened.capacity_bytes, block_device_bytes(path, fd.get()));
+  } else {
+    opened.capacity_bytes = static_cast<uint64_t>(info.st_size);
+  }
+  opened.capacity_bytes = round_down(opened.capacity_bytes, kPageBytes);
+  if (opened.capacity_bytes == 0) {
+    return refuse(path, Status::invalid("it is empty"), "remove it, so that it can be created");
+  }
+  VARVE_RETURN_IF_ERROR(lock(path, fd.get()));  // after the last close of another descriptor of it
+  const Pages page = make_pages(kPageBytes);
+  const Status status = read_pages(fd.get(), 0, {page.get(), kPageBytes});
+  if (status.errno_value() == EINVAL) return refuse_no_direct_io(path, EINVAL);
+  if (!status.ok()) return refuse(path, status, "check the drive");
+  opened.fd = fd.give();
+  return opened;
+}
+
+}  // namespace
+
+Result<OpenedFile> open_target_file(const FileDeviceOptions& options) {
+  VARVE_ASSERT(!options.path.empty());
+  struct stat info {};
+  if (stat(options.path.c_str(), &info) == 0) return open_existing(options, info);
+  if (errno != ENOENT) {
+    return refuse(options.path, Status::io("cannot be examined", errno), "check the path");
+  }
+  if (options.create_bytes > 0) return create(options);
+  return refuse(options.path, Status(Code::kUnavailable, "does not exist", ENOENT),
+                "check the path or let it be created");
+}
+
+Status read_pages(int fd, uint64_t offset_bytes, ByteSpan pages) {
+  uint64_t done = 0;
+  for (uint32_t interrupts = 0; done < pages.size();) {
+    const ssize_t result = pread(fd, pages.data() + done, pages.size() - done,
+                                 static_cast<off_t>(offset_bytes + done));
+    if (result < 0 && errno == EINTR && ++interrupts < kInterruptsMax) continue;
+    if (result < 0) return Status::io("read failed", errno);
+    // Rest a page, as O_DIRECT wants it; nothing at all is a lost drive.
+    if (static_cast<uint64_t>(result) < pages.size() - done &&
+        static_cast<uint64_t>(result) < kPageBytes) {
+      return Status(Code::kUnavailable, "read gave no bytes: the drive is lost", ENODEV);
+    }
+    done += round_down(static_cast<uint64_t>(result), kPageBytes);
+  }
+  return Status();
+}
+
+Status write_pages(int fd, uint64_t offset_bytes, ConstByteSpan pages) {
+  uint64_t done = 0;
+  for (uint32_t interrupts = 0; done < pages.size();) {
+    const ssize_t result = pwrite(fd, pages.data() + done, pages.size() - done,
+                                  static_cast<off_t>(offset_bytes + done));
+    if (result < 0 && errno == EINTR && ++interrupts < kInterruptsMax) continue;
+    if (result < 0 && (errno == ENOSPC || errno == EDQUOT)) {
+      return Status(Code::kNoSpace, "no space left", errno);
+    }
+    if (result < 0) return Status::io("write failed", errno);
+    if (static_cast<uint64_t>(result) < kPageBytes) return Status::io("write made no progress", EIO);
+    done += round_down(static_cast<uint64_t>(result), kPageBytes);
+  }
+  return Status();
+}
+
+}  // namespace varve

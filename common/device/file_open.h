@@ -1,0 +1,23 @@
+// Opening (and creating) the file or block device behind a target, for this room only.
+// Shared by FileDevice and FileHandle: one place decides what is acceptable as a target.
+#pragma once
+
+#include "common/device/device.h"
+
+namespace varve {
+
+struct OpenedFile {
+  int fd = -1;  // O_RDWR | O_DIRECT | O_CLOEXEC; the caller closes it
+  uint64_t capacity_bytes = 0;
+  bool created = false;
+  bool is_block_device = false;
+};
+
+// Says on the log what stood in the way, with path and numbers, and returns the Status.
+Result<OpenedFile> open_target_file(const FileDeviceOptions& options);
+
+// Whole pages at once, blocking; short I/O continued, EINTR retried. For start-up and fault work only.
+Status read_pages(int fd, uint64_t offset_bytes, ByteSpan pages);
+Status write_pages(int fd, uint64_t offset_bytes, ConstByteSpan pages);
+
+}  // namespace varve
