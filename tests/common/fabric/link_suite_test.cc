@@ -100,6 +100,7 @@ TEST_P(LinkSuite, BothDirectionsAtOnce) {
     ASSERT_EQ(pair.server.messages()[i].payload, up[i]->payload);
     ASSERT_EQ(pair.client.messages()[i].payload, down[i]->payload);
   }
+  pair.close();  // before the messages go: their completions may be under way
 }
 
 TEST_P(LinkSuite, ABigPayloadIsScatteredIntoItsPieces) {
@@ -324,6 +325,7 @@ TEST_P(LinkSuite, CanSendStopsAtItsLimits) {
   EXPECT_FALSE(link.send_head(text_bytes("5")));
   ASSERT_TRUE(world().until([&] { return pair.server.count() == 4; }));
   ASSERT_TRUE(world().until([&] { return link.can_send(kPayloadBytesMax); }));
+  pair.close();
 }
 
 TEST_P(LinkSuite, APeerThatDrainsNothingIsClosed) {

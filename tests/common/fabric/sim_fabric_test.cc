@@ -24,6 +24,7 @@ TEST(SimFabric, TheSameSeedGivesTheSameTimes) {
       pair.client.link()->send(messages.back()->request);
     }
     EXPECT_TRUE(world.until([&] { return pair.server.count() == 20; }));
+    pair.close();  // before the messages go
     return times;
   };
   EXPECT_EQ(trace(7), trace(7));
@@ -187,6 +188,7 @@ TEST(SimFabricDeathTest, ChangingALentPayloadIsABug) {
   message.payload[500] ^= std::byte{1};
   EXPECT_DEATH((void)world.until([&] { return pair.server.count() == 1; }), "payload_crc");
   message.payload[500] ^= std::byte{1};
+  pair.close();
 }
 
 }  // namespace
