@@ -470,7 +470,7 @@ void FaultDeviceImpl::layers_failed(int64_t result) {
 // ---- spilling
 
 void FaultDeviceImpl::spill_tick() {
-  if (dead_ || fresh_.empty()) return;  // armed again with the next write
+  if (dead_ || failed() || fresh_.empty()) return;  // armed again with the next write
   reactor_.arm(spill_timer_, kSpillTick);
   if (!layers_.empty() || stuck_ || vanished_) return;
   const uint64_t from = fresh_.begin()->first;

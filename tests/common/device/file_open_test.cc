@@ -1,0 +1,155 @@
+// Goal: only what can be a target is opened, and a refusal leaves everything as it was.
+// Method: real files in the test's folder; a child process stands for another daemon.
+#include "common/device/file_open.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/common/device/device_world.h"
+
+namespace varve {
+namespace {
+
+using test::AlignedBytes;
+using test::TemporaryPath;
+
+FileDeviceOptions options_for(const TemporaryPath& path, uint64_t create_bytes) {
+  FileDeviceOptions options;
+  options.path = path.path();
+  options.create_bytes = create_bytes;
+  return options;
+}
+
+bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+// Opens and skips the test where the folder's file system has no O_DIRECT.
+#define OPEN_OR_SKIP(name, options)                                              \
+  Result<OpenedFile> name = open_target_file(options);                           \
+  if (!name && name.error().code() == Code::kUnsupported) {                      \
+    GTEST_SKIP() << "no O_DIRECT in " << testing::TempDir();                     \
+  }                                                                              \
+  ASSERT_TRUE(name) << name.error().what()
+
+TEST(FileOpen, CreatesAPreallocatedZeroedFileAndFindsItAgain) {
+  TemporaryPath path("create");
+  OPEN_OR_SKIP(made, options_for(path, 8 * kMiB));
+  EXPECT_TRUE(made->created);
+  EXPECT_EQ(made->capacity_bytes, 8 * kMiB);
+  EXPECT_TRUE((fcntl(made->fd, F_GETFL) & O_DIRECT) != 0);
+  struct stat info {};
+  ASSERT_EQ(fstat(made->fd, &info), 0);
+  EXPECT_GE(static_cast<uint64_t>(info.st_blocks) * 512, 8 * kMiB);  // really allocated
+  EXPECT_FALSE(exists(path.path() + ".creating"));
+  close(made->fd);
+  OPEN_OR_SKIP(found, options_for(path, 16 * kMiB));  // what exists keeps its size
+  EXPECT_FALSE(found->created);
+  EXPECT_EQ(found->capacity_bytes, 8 * kMiB);
+  EXPECT_FALSE(found->is_block_device);
+  close(found->fd);
+}
+
+TEST(FileOpen, AHalfMadeFileOfAnEarlierLifeIsMadeAnew) {
+  TemporaryPath path("half");
+  std::ofstream(path.path() + ".creating") << "a kill came in between";
+  OPEN_OR_SKIP(made, options_for(path, kMiB));
+  AlignedBytes page(kPageBytes);
+  page.set('?');
+  EXPECT_TRUE(read_pages(made->fd, 0, {page.data(), kPageBytes}).ok());
+  EXPECT_EQ(page.data()[0], std::byte{0});
+  EXPECT_FALSE(exists(path.path() + ".creating"));
+  close(made->fd);
+}
+
+TEST(FileOpen, RefusesWhatIsMissingEmptyOrNoFile) {
+  TemporaryPath path("refuse");
+  Result<OpenedFile> missing = open_target_file(options_for(path, 0));
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), Code::kUnavailable);
+  EXPECT_EQ(missing.error().errno_value(), ENOENT);
+  std::ofstream(path.path()) << "";
+  Result<OpenedFile> empty = open_target_file(options_for(path, kMiB));
+  ASSERT_FALSE(empty);
+  if (empty.error().code() == Code::kUnsupported) GTEST_SKIP() << "no O_DIRECT here";
+  EXPECT_EQ(empty.error().code(), Code::kInvalid);
+  FileDeviceOptions folder;
+  folder.path = testing::TempDir();
+  Result<OpenedFile> directory = open_target_file(folder);
+  ASSERT_FALSE(directory);
+  EXPECT_EQ(directory.error().code(), Code::kInvalid);
+  TemporaryPath odd("odd");
+  Result<OpenedFile> unaligned = open_target_file(options_for(odd, kMiB + 1));
+  ASSERT_FALSE(unaligned);
+  EXPECT_EQ(unaligned.error().code(), Code::kInvalid);
+  EXPECT_FALSE(exists(odd.path()));
+}
+
+TEST(FileOpen, TheFreeSpaceFloorIsKeptAndNothingIsLeftBehind) {
+  TemporaryPath path("floor");
+  FileDeviceOptions options = options_for(path, kMiB);
+  options.free_floor_bytes = uint64_t{1} << 60;
+  Result<OpenedFile> refused = open_target_file(options);
+  ASSERT_FALSE(refused);
+  if (refused.error().code() == Code::kUnsupported) GTEST_SKIP() << "no O_DIRECT here";
+  EXPECT_EQ(refused.error().code(), Code::kNoSpace);
+  EXPECT_FALSE(exists(path.path()));
+  EXPECT_FALSE(exists(path.path() + ".creating"));
+}
+
+TEST(FileOpen, AnExistingFileIsOnlyReadByOpening) {
+  TemporaryPath path("untouched");
+  {
+    std::ofstream file(path.path());
+    file << std::string(2 * kPageBytes + 100, 'k');  // and the ragged end is not used
+  }
+  struct stat before {};
+  ASSERT_EQ(stat(path.path().c_str(), &before), 0);
+  OPEN_OR_SKIP(opened, options_for(path, 0));
+  EXPECT_EQ(opened->capacity_bytes, 2 * kPageBytes);
+  close(opened->fd);
+  struct stat after {};
+  ASSERT_EQ(stat(path.path().c_str(), &after), 0);
+  EXPECT_EQ(before.st_mtim.tv_sec, after.st_mtim.tv_sec);
+  EXPECT_EQ(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
+  EXPECT_EQ(before.st_size, after.st_size);
+}
+
+TEST(FileOpen, AnotherProcessIsKeptOutAndThisOneIsNot) {
+  TemporaryPath path("lock");
+  OPEN_OR_SKIP(first, options_for(path, kMiB));
+  const auto code_in_child = [&] {
+    const pid_t child = fork();
+    if (child == 0) {
+      const Result<OpenedFile> opened = open_target_file(options_for(path, 0));
+      _exit(opened ? 0 : static_cast<int>(opened.error().code()));
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+  };
+  EXPECT_EQ(code_in_child(), static_cast<int>(Code::kUnavailable));
+  OPEN_OR_SKIP(second, options_for(path, 0));  // a second shard of this process
+  close(first->fd);
+  close(second->fd);
+  EXPECT_EQ(code_in_child(), 0);
+}
+
+TEST(FileOpen, PagesAreReadAndWrittenWholeAndTheEndIsALostDrive) {
+  TemporaryPath path("pages");
+  OPEN_OR_SKIP(opened, options_for(path, kMiB));
+  AlignedBytes out(8 * kPageBytes);
+  out.fill(1);
+  EXPECT_TRUE(write_pages(opened->fd, kPageBytes, {out.data(), out.size()}).ok());
+  AlignedBytes in(8 * kPageBytes);
+  EXPECT_TRUE(read_pages(opened->fd, kPageBytes, {in.data(), in.size()}).ok());
+  EXPECT_EQ(std::memcmp(in.data(), out.data(), in.size()), 0);
+  EXPECT_EQ(read_pages(opened->fd, kMiB - kPageBytes, {in.data(), in.size()}).code(),
+            Code::kUnavailable);
+  close(opened->fd);
+}
+
+}  // namespace
+}  // namespace varve
