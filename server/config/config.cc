@@ -14,6 +14,8 @@ constexpr uint32_t kShardsMax = 16;  // = slices of a target: a shard owns whole
 constexpr uint32_t kTargetsMaxSetting = 32;
 constexpr uint64_t kTargetFloor = 64 * kMiB;
 constexpr uint64_t kTargetMax = 256 * 1024 * kGiB;
+constexpr uint64_t kBlocksFloor = 512, kBlocksCeiling = 1 << 14;
+constexpr uint64_t kFragmentsFloor = 1 << 14, kFragmentsCeiling = 1 << 24;
 constexpr uint32_t kTokenBytesMin = 16, kTokenBytesMax = 256;
 
 bool has_port(std::string_view address) {
@@ -115,6 +117,23 @@ void settle(ServerConfig& config, const Machine& machine) {
           config.from_command_line.end()) {
     config.targets = static_cast<uint32_t>(config.target_paths.size());
   }
+}
+
+ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
+  VARVE_ASSERT(config.shards > 0);
+  ShardSizes sizes;
+  sizes.arena_bytes = round_down(config.dram_bytes / config.shards, kPageBytes);
+  // A quarter each for pushes and pulls in flight, so that neither starves the other (I11), and
+  // half to stay as cache. Follow and repair join with their ops.
+  sizes.push_bytes = round_down(sizes.arena_bytes / 4, kPageBytes);
+  sizes.pull_bytes = sizes.push_bytes;
+  sizes.resident_bytes = sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes;
+  sizes.blocks_max = static_cast<uint32_t>(
+      std::clamp<uint64_t>(sizes.arena_bytes / (256 * kKiB), kBlocksFloor, kBlocksCeiling));
+  // An index entry for every 32 KiB of flash: blocks are larger, the rest is headroom for its load.
+  sizes.fragments_max = static_cast<uint32_t>(std::clamp<uint64_t>(
+      flash_bytes / config.shards / (32 * kKiB), kFragmentsFloor, kFragmentsCeiling));
+  return sizes;
 }
 
 std::string ServerConfig::print() const {

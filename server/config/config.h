@@ -77,6 +77,17 @@ struct Machine {
 // Replaces the zeros that mean "depends on the machine".
 void settle(ServerConfig& config, const Machine& machine);
 
+// How one shard divides its part of the memory, and how much it can name.
+struct ShardSizes {
+  uint64_t arena_bytes = 0;  // of DRAM, whole pages
+  uint64_t push_bytes = 0;   // limits of the tier's budgets; their sum is at most the arena
+  uint64_t pull_bytes = 0;
+  uint64_t resident_bytes = 0;
+  uint32_t blocks_max = 0;     // in DRAM
+  uint32_t fragments_max = 0;  // in the index
+};
+ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes);
+
 // exit_code >= 0: print `text` (to stdout when 0, else stderr) and exit with it. Else: serve
 // `config`.
 struct CommandLine {

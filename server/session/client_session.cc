@@ -20,12 +20,16 @@ Allowed allowed_on(wire::FrameType type) {
     case wire::FrameType::kCancel:
     case wire::FrameType::kCredit:
     case wire::FrameType::kPing:
-    case wire::FrameType::kPong: return Allowed::kUrgent;
-    case wire::FrameType::kExtent: return Allowed::kBulk;
+    case wire::FrameType::kPong:
+      return Allowed::kUrgent;
+    case wire::FrameType::kExtent:
+      return Allowed::kBulk;
     // Behind the extents of their block, so that they cannot overtake them.
     case wire::FrameType::kCommit:
-    case wire::FrameType::kAbort: return Allowed::kBoth;
-    default: return Allowed::kNowhere;
+    case wire::FrameType::kAbort:
+      return Allowed::kBoth;
+    default:
+      return Allowed::kNowhere;
   }
 }
 
@@ -122,7 +126,8 @@ void ClientSession::on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_by
     return scope_.fail_malformed(Malformed::kState, Status::invalid("a second HELLO on a lane"));
   }
   if (!fits(allowed_on(type), lane.state())) {
-    return scope_.fail_malformed(Malformed::kLane, Status::invalid("a frame on the wrong lane or side"));
+    return scope_.fail_malformed(Malformed::kLane,
+                                 Status::invalid("a frame on the wrong lane or side"));
   }
   dispatch(*frame);
 }
@@ -132,15 +137,18 @@ void ClientSession::dispatch(const wire::Frame& frame) {
   switch (frame.header.type) {
     case wire::FrameType::kFormat:
       return register_format(op, std::get<wire::FormatView>(frame.body).canonical);
-    case wire::FrameType::kMatch: return requests_.match(op, std::get<wire::MatchView>(frame.body));
+    case wire::FrameType::kMatch:
+      return requests_.match(op, std::get<wire::MatchView>(frame.body));
     case wire::FrameType::kRelease:
       return leases_.release(op, std::get<wire::ReleaseView>(frame.body).body.lease);
     case wire::FrameType::kReserve:
       return requests_.reserve(op, std::get<wire::ReserveView>(frame.body));
-    case wire::FrameType::kCommit: return grants_.commit(op, std::get<wire::CommitView>(frame.body));
+    case wire::FrameType::kCommit:
+      return grants_.commit(op, std::get<wire::CommitView>(frame.body));
     case wire::FrameType::kAbort:
       return grants_.abort(op, std::get<wire::AbortView>(frame.body).body);
-    case wire::FrameType::kPull: return requests_.pull(op, std::get<wire::PullView>(frame.body));
+    case wire::FrameType::kPull:
+      return requests_.pull(op, std::get<wire::PullView>(frame.body));
     case wire::FrameType::kCancel:
       return requests_.cancel(op, std::get<wire::CancelView>(frame.body).body.target_op);
     case wire::FrameType::kCredit: {
@@ -151,10 +159,13 @@ void ClientSession::dispatch(const wire::Frame& frame) {
     case wire::FrameType::kPing:
       return scope_.reply(
           scope_.context.encoder().pong(op, std::get<wire::PingView>(frame.body).body));
-    case wire::FrameType::kPong: return;  // heard_ns_ was its point
+    case wire::FrameType::kPong:
+      return;  // heard_ns_ was its point
     case wire::FrameType::kExtent:
-      return scope_.fail_malformed(Malformed::kPayload, Status::invalid("EXTENT without a payload"));
-    default: VARVE_ASSERT(false, static_cast<uint8_t>(frame.header.type));  // allowed_on said no
+      return scope_.fail_malformed(Malformed::kPayload,
+                                   Status::invalid("EXTENT without a payload"));
+    default:
+      VARVE_ASSERT(false, static_cast<uint8_t>(frame.header.type));  // allowed_on said no
   }
 }
 
@@ -166,8 +177,8 @@ void ClientSession::register_format(uint64_t op, ConstByteSpan canonical) {
   } else {
     body.code = static_cast<uint8_t>(handle.error().code());
     scope_.context.metrics.requests_refused[body.code].add();
-    logf(LogLevel::kWarn, "session", "session %016" PRIx64 " of \"%s\": format refused: %s", scope_.id,
-         client_.c_str(), handle.error().what());
+    logf(LogLevel::kWarn, "session", "session %016" PRIx64 " of \"%s\": format refused: %s",
+         scope_.id, client_.c_str(), handle.error().what());
   }
   scope_.context.metrics.formats.set(scope_.context.formats->count());
   scope_.reply(scope_.context.encoder().format_ok(op, body));
@@ -177,7 +188,8 @@ void ClientSession::look_idle() {
   SessionContext& context = scope_.context;
   const Nanos idle_ns = context.options.idle_ms_max * kMillisecond;
   const Nanos silent_ns = context.reactor.now_ns() - heard_ns_;
-  if (silent_ns >= idle_ns) return scope_.fail(Status::timed_out("nothing was heard for idle_ms_max"));
+  if (silent_ns >= idle_ns)
+    return scope_.fail(Status::timed_out("nothing was heard for idle_ms_max"));
   if (silent_ns >= idle_ns / 2) {
     scope_.reply(context.encoder().ping(0, wire::Ping{++pings_}));
     context.reactor.arm(idle_, idle_ns - silent_ns);

@@ -1,8 +1,8 @@
 // ClientSession: one client on this node: its lanes, the dispatch of its frames, its end.
 //
-// It lives from the HELLO of its urgent lane until every lane is closed, every part is back and every home
-// has dropped what it held in its name (N3). Pooled; a Task that looks, once a turn, whether it must end
-// or has ended.
+// It lives from the HELLO of its urgent lane until every lane is closed, every part is back and
+// every home has dropped what it held in its name (N3). Pooled; a Task that looks, once a turn,
+// whether it must end or has ended.
 #pragma once
 
 #include <string>
@@ -43,7 +43,8 @@ class ClientSession final : public Task, public LaneUser {
   const char* name() const override { return "session"; }
 
   // LaneUser
-  Status on_place(Lane& lane, ConstByteSpan head, uint32_t payload_bytes, Placement& where) override;
+  Status on_place(Lane& lane, ConstByteSpan head, uint32_t payload_bytes,
+                  Placement& where) override;
   void on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) override;
   void on_lane_closed(Lane& lane, Status cause) override;
 
@@ -65,11 +66,11 @@ class ClientSession final : public Task, public LaneUser {
   Requests requests_;
 
   bool in_use_ = false;
-  bool leaving_ = false;         // GoneParts are out
+  bool leaving_ = false;  // GoneParts are out
   uint32_t gone_out_ = 0;
   uint64_t secret_ = 0;
   uint64_t pings_ = 0;
-  Nanos heard_ns_ = 0;           // the last frame, on any lane
+  Nanos heard_ns_ = 0;  // the last frame, on any lane
   Timer idle_;
   Lane* urgent_ = nullptr;
   Lane* bulk_[wire::kBulkLanesMax] = {};

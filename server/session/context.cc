@@ -29,7 +29,8 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
       shards(std::move(home_shards)),
       head_buffer(kHeadBytesMax) {
   const auto shard_count = static_cast<uint32_t>(shards.size());
-  formats = std::make_unique<FormatTable>(options.formats_max, options.formats_bytes_max, options.k);
+  formats =
+      std::make_unique<FormatTable>(options.formats_max, options.formats_bytes_max, options.k);
   matches = std::make_unique<Pool<MatchRequest>>(options.matches_sum_max, shard_count);
   reserves = std::make_unique<Pool<ReserveRequest>>(options.reserves_sum_max, shard_count);
   pulls = std::make_unique<Pool<PullRequest>>(options.pulls_sum_max, shard_count);
@@ -41,7 +42,8 @@ SessionContext::~SessionContext() = default;
 
 void SessionScope::reply(ConstByteSpan head) {
   if (ending || urgent == nullptr) return;
-  if (!urgent->send_head(head)) fail(Status::overloaded("the urgent lane is full: the client reads nothing"));
+  if (!urgent->send_head(head))
+    fail(Status::overloaded("the urgent lane is full: the client reads nothing"));
 }
 
 void SessionScope::fail(Status cause) {
@@ -110,11 +112,13 @@ void SessionMetrics::register_in(MetricSet& set) {
               "Requests answered with a refusal by the session itself.", requests_refused);
   set.add({"varve_session_reservations_expired_total", "", "Attempts ended by their time."},
           &reservations_expired);
-  set.add({"varve_session_leases_expired_total", "", "Leases ended by their time."}, &leases_expired);
+  set.add({"varve_session_leases_expired_total", "", "Leases ended by their time."},
+          &leases_expired);
   set.add({"varve_session_pulls_timed_out_total", "", "Pulls ended by their deadline."},
           &pulls_timed_out);
-  set.add({"varve_session_corrupt_extents_total", "", "Pushed extents whose checksum did not hold."},
-          &corrupt_extents);
+  set.add(
+      {"varve_session_corrupt_extents_total", "", "Pushed extents whose checksum did not hold."},
+      &corrupt_extents);
   set.add({"varve_push_received_bytes_total", "", "Payload received into slabs."}, &pushed_bytes);
   set.add({"varve_pull_sent_bytes_total", "", "Payload handed to bulk lanes."}, &pulled_bytes);
   const auto time = [&set](const char* kind, const Histogram& histogram) {

@@ -1,6 +1,7 @@
 // context: what all sessions of a node share: pools, shards, counters and the one head buffer.
 //
-// Built once by SessionTable and handed to every part of a session. Thread rule: session shard only.
+// Built once by SessionTable and handed to every part of a session. Thread rule: session shard
+// only.
 #pragma once
 
 #include <memory>
@@ -72,7 +73,7 @@ struct SessionContext {
   std::unique_ptr<Pool<PullRequest>> pulls;
   std::unique_ptr<Pool<Grant>> grants;
   std::unique_ptr<Pool<SessionLease>> leases;
-  uint64_t lease_last = 0;                     // ids are never reused within a boot
+  uint64_t lease_last = 0;  // ids are never reused within a boot
   // Mean of recent pulls, for the estimates of MATCHED: 1 GiB/s until something was measured.
   uint64_t pull_ns_per_mib = kSecond / 1024;
 };

@@ -16,7 +16,8 @@ void Credit::ask(CreditAsk& ask) {
     return answer(ask, Status::quota("a window larger than the session's whole credit"));
   }
   CreditAsk** at = &first_;
-  while (*at != nullptr && (*at)->wanted_ns <= ask.wanted_ns) at = &(*at)->next;
+  while (*at != nullptr && (*at)->wanted_ns <= ask.wanted_ns)
+    at = &(*at)->next;
   ask.next = *at;
   *at = &ask;
   ask.asked_ns = scope_.context.reactor.now_ns();
@@ -24,7 +25,8 @@ void Credit::ask(CreditAsk& ask) {
 }
 
 void Credit::sent(uint64_t bytes) {
-  VARVE_ASSERT(bytes <= granted_bytes_, bytes, granted_bytes_);  // I7: a home sends what it asked for
+  VARVE_ASSERT(bytes <= granted_bytes_, bytes,
+               granted_bytes_);  // I7: a home sends what it asked for
   granted_bytes_ -= bytes;
   with_client_bytes_ += bytes;
 }

@@ -1,7 +1,7 @@
 // Credit: what one session's client allows to be on its way, and who among its pulls gets it next.
 //
-// Windows ask, the one wanted first is served first, and nobody overtakes it (a smaller window behind a
-// larger one would starve it). available + granted + with the client = total, always (I7).
+// Windows ask, the one wanted first is served first, and nobody overtakes it (a smaller window
+// behind a larger one would starve it). available + granted + with the client = total, always (I7).
 #pragma once
 
 #include "server/session/context.h"
@@ -33,7 +33,7 @@ class Credit {
   uint64_t available_bytes_ = 0;
   uint64_t granted_bytes_ = 0;      // windows that have credit, minus what they sent
   uint64_t with_client_bytes_ = 0;  // sent, not given back yet
-  CreditAsk* first_ = nullptr;  // sorted by wanted_ns; equal ones in the order they came
+  CreditAsk* first_ = nullptr;      // sorted by wanted_ns; equal ones in the order they came
 };
 
 }  // namespace varve

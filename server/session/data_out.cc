@@ -21,7 +21,8 @@ bool DataOut::any_lane() const {
 void DataOut::detach(uint32_t lane_index, Status cause) {
   Out& out = lanes_[lane_index];
   out.lane = nullptr;
-  while (DataSend* send = out.waiting.pop()) post_back(*send, cause);
+  while (DataSend* send = out.waiting.pop())
+    post_back(*send, cause);
   out.waiting_bytes = 0;
 }
 

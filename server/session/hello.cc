@@ -18,7 +18,8 @@ bool equal_secret(ConstByteSpan a, ConstByteSpan b) {
 Status check_hello(const wire::HelloView& hello, const SessionOptions& options, PeerPlace peer) {
   const wire::Hello& body = hello.body;
   if (options.token.empty()) {
-    if (peer != PeerPlace::kLoopback) return Status::unauthorized("no token is set: loopback peers only");
+    if (peer != PeerPlace::kLoopback)
+      return Status::unauthorized("no token is set: loopback peers only");
   } else {
     const auto token = std::as_bytes(std::span(options.token.data(), options.token.size()));
     if (!equal_secret(hello.token, token)) return Status::unauthorized("wrong or missing token");

@@ -14,8 +14,8 @@ bool equal_secret(ConstByteSpan a, ConstByteSpan b);
 
 enum class PeerPlace : uint8_t { kLoopback, kElsewhere };
 
-// Ok, or why this HELLO is refused: credential, version, lane, credit. The credential comes first, so
-// that a stranger learns nothing else (N2); `what` never contains the token.
+// Ok, or why this HELLO is refused: credential, version, lane, credit. The credential comes first,
+// so that a stranger learns nothing else (N2); `what` never contains the token.
 Status check_hello(const wire::HelloView& hello, const SessionOptions& options, PeerPlace peer);
 
 // A peer's name as it may stand in a log line: printable ASCII, at most 64 characters.

@@ -87,8 +87,6 @@ void Lane::on_closed(Status cause) {
 LanePool::LanePool(SessionContext& context, uint32_t lanes_max)
     : context_(context), pool_(lanes_max, context) {}
 
-LanePool::~LanePool() { VARVE_ASSERT(pool_.used() == 0, pool_.used()); }
-
 void LanePool::closed(Lane& lane) {
   closed_.push(&lane);
   context_.reactor.make_ready(*this);

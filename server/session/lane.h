@@ -1,8 +1,9 @@
 // Lane: one link and what it is for, and the pool that lanes come from and go back to.
 //
-// A lane begins unnamed (the table is its user), becomes urgent or bulk with HELLO (its session is), may
-// be refused (a last REFUSED is on its way, everything that arrives is dropped) and ends with on_closed.
-// Its link is destroyed by the pool in a later task, never inside the link's own upcall.
+// A lane begins unnamed (the table is its user), becomes urgent or bulk with HELLO (its session
+// is), may be refused (a last REFUSED is on its way, everything that arrives is dropped) and ends
+// with on_closed. Its link is destroyed by the pool in a later task, never inside the link's own
+// upcall.
 #pragma once
 
 #include <memory>
@@ -79,7 +80,7 @@ class Lane final : public LinkUser {
   std::unique_ptr<Link> link_;
   LaneUser* user_ = nullptr;
   LanePool* pool_ = nullptr;
-  Timer timer_;            // handshake, then refusal
+  Timer timer_;  // handshake, then refusal
   bool was_named_ = false;
   Status close_cause_;
   SendRequest refusal_;
@@ -89,7 +90,6 @@ class Lane final : public LinkUser {
 class LanePool final : public Task {
  public:
   LanePool(SessionContext& context, uint32_t lanes_max);
-  ~LanePool();
   Lane* take() { return pool_.take(); }
   void closed(Lane& lane);
   uint32_t used() const { return pool_.used(); }

@@ -14,7 +14,8 @@ Result<SessionLease*> Leases::reserve() {
   lease->id = 0;
   lease->leases = this;
   lease->parts_out = 0;
-  for (LeaseId& home : lease->by_shard) home = 0;
+  for (LeaseId& home : lease->by_shard)
+    home = 0;
   return lease;
 }
 

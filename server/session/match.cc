@@ -1,4 +1,5 @@
-// MATCH: one part per home, merged to the leading ids that every rank has, its leases trimmed to them.
+// MATCH: one part per home, merged to the leading ids that every rank has, its leases trimmed to
+// them.
 #include "server/session/requests.h"
 
 namespace varve {
@@ -32,7 +33,8 @@ void Requests::match(uint64_t op, const wire::MatchView& view) {
   request->lease = lease;
   request->lease_ms = std::min(view.body.lease_ms, context.options.lease_ms_max);
   request->answer = {};
-  for (uint32_t i = 0; i < request->ids.count; ++i) request->tiers[i] = wire::TierKind::kNone;
+  for (uint32_t i = 0; i < request->ids.count; ++i)
+    request->tiers[i] = wire::TierKind::kNone;
   for (uint32_t s = 0; s < context.shards.size(); ++s) {
     if (request->begins[s] == request->begins[s + 1]) continue;
     MatchPart& part = request->parts[s];
@@ -65,7 +67,8 @@ void Requests::on_match_part(Part& part) {
 void Requests::merge_match(MatchRequest& request) {
   wire::Matched& answer = request.answer;
   uint32_t n_blocks = 0;
-  while (n_blocks < request.ids.count && request.tiers[n_blocks] != wire::TierKind::kNone) ++n_blocks;
+  while (n_blocks < request.ids.count && request.tiers[n_blocks] != wire::TierKind::kNone)
+    ++n_blocks;
   Code code = request.cancelled ? Code::kCancelled : Code::kOk;
   for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
     if (request.begins[s] == request.begins[s + 1]) continue;
@@ -133,7 +136,8 @@ void Requests::answer_match(MatchRequest& request) {
   if (SessionLease* lease = request.lease; lease != nullptr) {
     lease->parts_out = 0;
     bool pinned = false;
-    for (const LeaseId home : lease->by_shard) pinned = pinned || home != 0;
+    for (const LeaseId home : lease->by_shard)
+      pinned = pinned || home != 0;
     if (pinned && !scope_.over()) {
       leases_.activate(*lease, request.lease_ms * kMillisecond);
       answer.lease = lease->id;
@@ -144,7 +148,8 @@ void Requests::answer_match(MatchRequest& request) {
     request.lease = nullptr;
   }
   context.metrics.match_ns.record(context.reactor.now_ns() - request.began_ns);
-  scope_.reply(context.encoder().matched(request.op, answer, {request.tiers.data(), answer.n_blocks}));
+  scope_.reply(
+      context.encoder().matched(request.op, answer, {request.tiers.data(), answer.n_blocks}));
   finish(request);
 }
 

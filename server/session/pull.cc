@@ -1,14 +1,18 @@
-// PULL: one part per home; their windows ask this session for credit, their frames leave by its lanes.
+// PULL: one part per home; their windows ask this session for credit, their frames leave by its
+// lanes.
 #include "server/session/requests.h"
 
 namespace varve {
 
 namespace {
 
-constexpr uint8_t kNoCode = 0xff;                // a position that its home has not answered
-constexpr Nanos kDurationMax = 3600 * kSecond;   // durations from the wire: keeps the sums below 2^64
+constexpr uint8_t kNoCode = 0xff;  // a position that its home has not answered
+constexpr Nanos kDurationMax =
+    3600 * kSecond;  // durations from the wire: keeps the sums below 2^64
 
-Nanos bounded(uint64_t duration_ns) { return std::min<Nanos>(duration_ns, kDurationMax); }
+Nanos bounded(uint64_t duration_ns) {
+  return std::min<Nanos>(duration_ns, kDurationMax);
+}
 
 }  // namespace
 
@@ -19,13 +23,17 @@ void Requests::refuse_pull(uint64_t op, Code code) {
   scope_.reply(scope_.context.encoder().pulled(op, body, {}));
 }
 
-Status Requests::check_pull(const wire::Pull& body, const SessionFormat* format, ExtentRange* range) {
+Status Requests::check_pull(const wire::Pull& body, const SessionFormat* format,
+                            ExtentRange* range) {
   if (format == nullptr) return Status::invalid("PULL of an unknown format");
-  if (body.rank >= format->format.rank_count()) return Status::invalid("PULL of a rank beyond the format");
+  if (body.rank >= format->format.rank_count())
+    return Status::invalid("PULL of a rank beyond the format");
   if (body.deadline_ns == 0) return Status::invalid("PULL without a deadline");
-  VARVE_TRY(*range, extents_of_layers(format->tables[body.rank], body.layer_first, body.layer_count));
+  VARVE_TRY(*range,
+            extents_of_layers(format->tables[body.rank], body.layer_first, body.layer_count));
   if (!data_out_.any_lane()) return Status::unavailable("PULL before a bulk lane");
-  if (pulls_ >= scope_.context.options.pulls_max) return Status::quota("pulls_max pulls are in flight");
+  if (pulls_ >= scope_.context.options.pulls_max)
+    return Status::quota("pulls_max pulls are in flight");
   return {};
 }
 
@@ -50,7 +58,8 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
   ++pulls_;
   request->timed_out = false;
   request->sent_bytes = 0;
-  for (uint32_t i = 0; i < request->ids.count; ++i) request->codes[i] = kNoCode;
+  for (uint32_t i = 0; i < request->ids.count; ++i)
+    request->codes[i] = kNoCode;
   const Nanos now_ns = request->began_ns;
   const Nanos deadline_ns =
       std::min<Nanos>(body.deadline_ns, context.options.pull_ms_max * kMillisecond);

@@ -68,7 +68,9 @@ void Requests::finish(RequestBase& request) {
   live_.remove(&request);
   context.metrics.requests.add(-1);
   switch (request.kind) {
-    case RequestBase::Kind::kMatch: context.matches->give(static_cast<MatchRequest*>(&request)); break;
+    case RequestBase::Kind::kMatch:
+      context.matches->give(static_cast<MatchRequest*>(&request));
+      break;
     case RequestBase::Kind::kReserve:
       context.reserves->give(static_cast<ReserveRequest*>(&request));
       break;
@@ -85,7 +87,8 @@ void Requests::cancel(uint64_t op, uint64_t target_op) {
   context.metrics.cancels.add();
   RequestBase* request = find(target_op);
   if (request == nullptr) {
-    // Ended, never there, or a RESERVE that was answered: its attempts end, nothing is in flight for it.
+    // Ended, never there, or a RESERVE that was answered: its attempts end, nothing is in flight
+    // for it.
     grants_.cancel(target_op);
     scope_.reply(context.encoder().fenced(op, wire::Fenced{target_op}));
     return;

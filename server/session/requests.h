@@ -1,8 +1,9 @@
-// Requests: matches, reserves and pulls of one session in flight, split over homes and merged again.
+// Requests: matches, reserves and pulls of one session in flight, split over homes and merged
+// again.
 //
-// One pooled object per request holds its ids, its parts and its out arrays from the first post to the
-// last part back; nothing of it is reused before. CANCEL marks it; its terminal answer comes when every
-// part is back, then FENCED (I8).
+// One pooled object per request holds its ids, its parts and its out arrays from the first post to
+// the last part back; nothing of it is reused before. CANCEL marks it; its terminal answer comes
+// when every part is back, then FENCED (I8).
 #pragma once
 
 #include <array>
@@ -26,9 +27,9 @@ struct RequestBase : ListHook {
   Requests* requests = nullptr;
   uint64_t op = 0;
   uint32_t parts_out = 0;
-  bool cancelled = false;       // by CANCEL or the end of the session
+  bool cancelled = false;  // by CANCEL or the end of the session
   bool fence_wanted = false;
-  uint64_t fence_op = 0;        // op of the CANCEL frame
+  uint64_t fence_op = 0;  // op of the CANCEL frame
   Nanos began_ns = 0, cancelled_ns = 0;
   const SessionFormat* format = nullptr;
   std::vector<uint32_t> begins;  // shard s has positions [begins[s], begins[s + 1])

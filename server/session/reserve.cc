@@ -27,7 +27,8 @@ void Requests::reserve(uint64_t op, const wire::ReserveView& view) {
   request->rank = body.rank;
   request->hold_ns = std::min(body.hold_ms, context.options.reserve_ms_max) * kMillisecond;
   request->grant_count = grants_.reserve(count, request->grants);
-  for (uint32_t i = 0; i < count; ++i) request->loans[i] = {};
+  for (uint32_t i = 0; i < count; ++i)
+    request->loans[i] = {};
   for (uint32_t s = 0; s < context.shards.size(); ++s) {
     if (request->begins[s] == request->begins[s + 1]) continue;
     ReservePart& part = request->parts[s];
@@ -85,11 +86,15 @@ void Requests::merge_reserve(ReserveRequest& request) {
     if (loan.outcome != wire::ReserveOutcome::kGranted) continue;
     VARVE_ASSERT(used < request.grant_count, used, request.grant_count);
     answer.attempt = loan.attempt;
-    grants_.begin(*request.grants[used++],
-                  {request.op, i, {request.ids.ids[i], request.rank},
-                   &request.format->tables[request.rank], loan, left_ns});
+    grants_.begin(*request.grants[used++], {request.op,
+                                            i,
+                                            {request.ids.ids[i], request.rank},
+                                            &request.format->tables[request.rank],
+                                            loan,
+                                            left_ns});
   }
-  while (used < request.grant_count) grants_.give_up(*request.grants[used++]);
+  while (used < request.grant_count)
+    grants_.give_up(*request.grants[used++]);
   // Nobody waits for these any more: they go back as any other attempt does.
   if (scope_.ending) grants_.end_all();
   if (code == Code::kCancelled) grants_.cancel(request.op);

@@ -1,15 +1,17 @@
 // session: one client's lanes on this node, from bytes to parts and back.
 //
-// Owns: the listener's links until they said HELLO, sessions (urgent lane + up to 4 bulk lanes), registered
-// formats, requests in flight and their merging, grants lent to it, pull credit, deadlines of
-// reservations, session leases. Called by main (SessionTable). Thread rule: the session shard only.
-// Invariants:
-//   N1 no frame from a peer reaches an assert; a bad frame closes its session with a typed cause (I12).
-//   N2 nothing is answered before authentication; without a token only loopback peers are served.
-//   N3 when a lane goes, the whole session goes: its pulls are cancelled, its grants aborted once no
+// Owns: the listener's links until they said HELLO, sessions (urgent lane + up to 4 bulk lanes),
+// registered formats, requests in flight and their merging, grants lent to it, pull credit,
+// deadlines of reservations, session leases. Called by main (SessionTable). Thread rule: the
+// session shard only. Invariants:
+//   N1 no frame from a peer reaches an assert; a bad frame closes its session with a typed cause
+//   (I12). N2 nothing is answered before authentication; without a token only loopback peers are
+//   served. N3 when a lane goes, the whole session goes: its pulls are cancelled, its grants
+//   aborted once no
 //      receive is in flight into their slabs, its leases released; zero is left (I6).
-//   N4 limits per session and in sum: sessions, lanes, formats, requests, grants, pulls, leases, credit.
-//   N5 a slow or silent client is dropped: handshake_ms_max, idle ping/pong, stall of a lane (F5).
+//   N4 limits per session and in sum: sessions, lanes, formats, requests, grants, pulls, leases,
+//   credit. N5 a slow or silent client is dropped: handshake_ms_max, idle ping/pong, stall of a
+//   lane (F5).
 #pragma once
 
 #include <memory>
@@ -24,7 +26,7 @@
 namespace varve {
 
 struct SessionOptions {
-  std::string token;                 // empty = loopback peers only
+  std::string token;  // empty = loopback peers only
   Digest domain_salt;
   uint32_t domain = 1;
   Digest node;
@@ -32,13 +34,13 @@ struct SessionOptions {
   uint64_t epoch = 1;
   uint32_t slices = kSlicesDefault;
   uint32_t sessions_max = 64;
-  uint32_t lanes_unnamed_max = 64;   // accepted, HELLO not yet seen
-  uint32_t formats_max = 256;        // in sum
+  uint32_t lanes_unnamed_max = 64;         // accepted, HELLO not yet seen
+  uint32_t formats_max = 256;              // in sum
   uint64_t formats_bytes_max = 64 * kMiB;  // in sum, with their extent tables
-  uint32_t requests_max = 256;       // per session in flight
-  uint32_t attempts_max = 256;       // per session, live
-  uint32_t pulls_max = 64;           // per session
-  uint32_t leases_max = 256;         // per session
+  uint32_t requests_max = 256;             // per session in flight
+  uint32_t attempts_max = 256;             // per session, live
+  uint32_t pulls_max = 64;                 // per session
+  uint32_t leases_max = 256;               // per session
   // In sum over all sessions: the pools made at start (70 KiB a match or pull, 130 KiB a reserve).
   uint32_t matches_sum_max = 64;
   uint32_t reserves_sum_max = 32;
@@ -46,11 +48,11 @@ struct SessionOptions {
   uint32_t grants_sum_max = 4096;
   uint32_t leases_sum_max = 4096;
   uint32_t handshake_ms_max = 5000;
-  uint32_t idle_ms_max = 60000;      // no frame at all: ping at half of it, close at the end
+  uint32_t idle_ms_max = 60000;  // no frame at all: ping at half of it, close at the end
   uint32_t reserve_ms_max = 60000;
   uint32_t lease_ms_max = 60000;
-  uint32_t pull_ms_max = 600000;     // longer deadlines count as this
-  uint32_t drain_ms = 10000;         // said in GOODBYE
+  uint32_t pull_ms_max = 600000;  // longer deadlines count as this
+  uint32_t drain_ms = 10000;      // said in GOODBYE
   uint64_t credit_bytes_max = 256 * kMiB;
   uint64_t credit_bytes_min = 4 * kMiB;  // a HELLO with less is refused: one window must fit
   uint32_t k = 1, m = 0;
@@ -58,15 +60,16 @@ struct SessionOptions {
 
 class SessionTable {
  public:
+  // Destroyed at rest by main; at any moment by the simulator, whose kill leaves nothing running.
   static Result<std::unique_ptr<SessionTable>> open(Env& env, Reactor& reactor,
                                                     std::vector<Shard*> shards,
                                                     const SessionOptions& options);
   virtual ~SessionTable() = default;
   virtual Status listen(const std::string& address, const LinkOptions& link) = 0;
   virtual std::string address() const = 0;
-  virtual void drain() = 0;             // GOODBYE to all, no new sessions
+  virtual void drain() = 0;  // GOODBYE to all, no new sessions
   virtual void close_all(Status cause) = 0;
-  virtual bool at_rest() const = 0;     // no session, no lane, no request
+  virtual bool at_rest() const = 0;  // no session, no lane, no request
   virtual uint32_t session_count() const = 0;
   virtual void register_metrics(MetricSet& metrics) = 0;
 };

@@ -14,7 +14,8 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   Table(Env& env, Reactor& reactor, std::vector<Shard*> shards, const SessionOptions& options)
       : env_(env),
         context_(reactor, options, std::move(shards)),
-        lanes_(context_, options.lanes_unnamed_max + options.sessions_max * (1 + wire::kBulkLanesMax)),
+        lanes_(context_,
+               options.lanes_unnamed_max + options.sessions_max * (1 + wire::kBulkLanesMax)),
         sessions_(options.sessions_max, context_) {}
 
   // SessionTable
@@ -30,7 +31,8 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   void on_accepted(std::unique_ptr<Link> link) override;
 
   // LaneUser, of lanes without a name
-  Status on_place(Lane& lane, ConstByteSpan head, uint32_t payload_bytes, Placement& where) override;
+  Status on_place(Lane& lane, ConstByteSpan head, uint32_t payload_bytes,
+                  Placement& where) override;
   void on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) override;
   void on_lane_closed(Lane&, Status) override {}
 
@@ -126,7 +128,8 @@ void Table::refuse(Lane& lane, uint64_t op, Status cause) {
 
 void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {
   ClientSession* session = sessions_.take();
-  if (session == nullptr) return refuse(lane, op, Status::overloaded("sessions_max sessions are open"));
+  if (session == nullptr)
+    return refuse(lane, op, Status::overloaded("sessions_max sessions are open"));
   ClientSession::Open open;
   open.id = fresh_id();
   do {

@@ -9,17 +9,20 @@ void split_by_home(RequestIds& request, std::span<const uint8_t> homes,
   VARVE_ASSERT(homes.size() >= request.count);
   VARVE_ASSERT(begins.size() >= 2);
   const auto shards = static_cast<uint32_t>(begins.size()) - 1;
-  for (uint32_t& begin : begins) begin = 0;
+  for (uint32_t& begin : begins)
+    begin = 0;
   for (uint32_t i = 0; i < request.count; ++i) {
     VARVE_ASSERT(homes[i] < shards, homes[i], shards);
     ++begins[homes[i] + 1u];
   }
-  for (uint32_t s = 1; s <= shards; ++s) begins[s] += begins[s - 1];
+  for (uint32_t s = 1; s <= shards; ++s)
+    begins[s] += begins[s - 1];
   // begins[s] walks to the end of group s, which is the begin of group s + 1: shifted back after.
   for (uint32_t i = 0; i < request.count; ++i) {
     request.positions[begins[homes[i]]++] = static_cast<uint16_t>(i);
   }
-  for (uint32_t s = shards; s > 0; --s) begins[s] = begins[s - 1];
+  for (uint32_t s = shards; s > 0; --s)
+    begins[s] = begins[s - 1];
   begins[0] = 0;
   VARVE_ASSERT(begins[shards] == request.count);
 }

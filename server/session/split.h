@@ -7,12 +7,12 @@
 
 namespace varve {
 
-// Fills request.positions so that those of shard s are positions[begins[s], begins[s + 1]), each group in
-// prefix order (a counting sort). `homes[i]` is the home of request.ids[i].
+// Fills request.positions so that those of shard s are positions[begins[s], begins[s + 1]), each
+// group in prefix order (a counting sort). `homes[i]` is the home of request.ids[i].
 void split_by_home(RequestIds& request, std::span<const uint8_t> homes, std::span<uint32_t> begins);
 
-// What part [begin, end) of `total` positions gets of `allowance`: exact in sum, all of its own when
-// the allowance covers the total.
+// What part [begin, end) of `total` positions gets of `allowance`: exact in sum, all of its own
+// when the allowance covers the total.
 uint32_t share_of(uint32_t allowance, uint32_t begin, uint32_t end, uint32_t total);
 
 }  // namespace varve

@@ -115,6 +115,23 @@ TEST(Config, PrintSaysWhereEachValueComesFrom) {
   EXPECT_NE(text.find("dram-bytes = 2GiB  (this machine)"), std::string::npos) << text;
 }
 
+TEST(Config, BudgetsOfAShardNeverExceedItsArena) {
+  for (const uint64_t dram : {64 * kMiB, 100 * kMiB + 12345, 4 * kGiB}) {
+    for (const uint32_t shards : {1u, 3u, 16u}) {
+      ServerConfig config = good();
+      config.dram_bytes = dram;
+      config.shards = shards;
+      const ShardSizes sizes = shard_sizes(config, 4 * kGiB);
+      EXPECT_LE(sizes.arena_bytes * shards, dram);
+      EXPECT_EQ(sizes.arena_bytes % kPageBytes, 0u);
+      EXPECT_LE(sizes.push_bytes + sizes.pull_bytes + sizes.resident_bytes, sizes.arena_bytes);
+      EXPECT_GT(sizes.push_bytes, 0u);
+      EXPECT_GE(sizes.fragments_max, 16384u);
+      EXPECT_GE(sizes.blocks_max, 512u);
+    }
+  }
+}
+
 TEST(Config, SizesAreExact) {
   EXPECT_EQ(*parse_bytes("4096"), 4096u);
   EXPECT_EQ(*parse_bytes("16KiB"), 16 * kKiB);

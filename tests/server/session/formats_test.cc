@@ -1,0 +1,113 @@
+// Formats are shared by fingerprint, live as long as a session refers to them, and stay within limits.
+#include "server/session/formats.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/session/session_world.h"
+
+namespace varve {
+namespace {
+
+Format format_number(uint32_t number) {
+  Format format = test::small_format();
+  format.lineage = "line " + std::to_string(number);
+  return format;
+}
+
+TEST(Formats, EqualFormatsAreOneEntry) {
+  FormatTable table(8, kMiB, 1);
+  SessionFormats a(table, 8), b(table, 8);
+  const auto bytes = format_number(1).encode();
+  EXPECT_EQ(*a.add(bytes), 1u);
+  EXPECT_EQ(*a.add(bytes), 1u);
+  EXPECT_EQ(*b.add(bytes), 1u);
+  EXPECT_EQ(table.count(), 1u);
+  EXPECT_EQ(a.find(1), b.find(1));
+  EXPECT_EQ(a.find(1)->fingerprint, format_number(1).fingerprint());
+  EXPECT_EQ(a.find(1)->tables.size(), 1u);
+  a.clear();
+  EXPECT_EQ(table.count(), 1u);
+  b.clear();
+  EXPECT_EQ(table.count(), 0u);
+  EXPECT_EQ(table.bytes(), 0u);
+}
+
+TEST(Formats, UnknownHandlesAreNull) {
+  FormatTable table(8, kMiB, 1);
+  SessionFormats formats(table, 8);
+  EXPECT_EQ(formats.find(0), nullptr);
+  EXPECT_EQ(formats.find(1), nullptr);
+  EXPECT_EQ(*formats.add(format_number(1).encode()), 1u);
+  EXPECT_EQ(formats.find(2), nullptr);
+  EXPECT_EQ(formats.find(~0u), nullptr);
+  formats.clear();
+}
+
+TEST(Formats, LimitsInSumAndPerSessionAreKept) {
+  FormatTable table(2, kMiB, 1);
+  SessionFormats one(table, 1), many(table, 8);
+  EXPECT_TRUE(one.add(format_number(1).encode()).has_value());
+  EXPECT_EQ(one.add(format_number(2).encode()).error().code(), Code::kQuota);
+  EXPECT_TRUE(many.add(format_number(2).encode()).has_value());
+  EXPECT_EQ(many.add(format_number(3).encode()).error().code(), Code::kOverloaded);
+  EXPECT_TRUE(many.add(format_number(1).encode()).has_value());  // known already
+  EXPECT_EQ(table.count(), 2u);
+  one.clear();
+  many.clear();
+  EXPECT_EQ(table.count(), 0u);
+}
+
+TEST(Formats, BytesInSumAreKept) {
+  FormatTable table(100, 2000, 1);
+  SessionFormats formats(table, 100);
+  uint32_t taken = 0;
+  Code refusal = Code::kOk;
+  for (uint32_t i = 0; i < 100 && refusal == Code::kOk; ++i) {
+    const auto added = formats.add(format_number(i).encode());
+    if (added) ++taken;
+    if (!added) refusal = added.error().code();
+  }
+  EXPECT_EQ(refusal, Code::kOverloaded);
+  EXPECT_GT(taken, 0u);
+  EXPECT_LE(table.bytes(), 2000u);
+  formats.clear();
+}
+
+TEST(Formats, GarbageIsRefusedAndLeavesNothing) {
+  FormatTable table(8, kMiB, 1);
+  SessionFormats formats(table, 8);
+  auto bytes = format_number(1).encode();
+  for (size_t cut = 0; cut < bytes.size(); cut += 7) {
+    EXPECT_FALSE(formats.add(ConstByteSpan(bytes).first(cut)).has_value()) << cut;
+  }
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(formats.add(bytes).has_value());
+  EXPECT_EQ(table.count(), 0u);
+}
+
+// Method: brute force over a table with a run of small layers, whole layers and a cut layer.
+TEST(Formats, ExtentsOfLayersCoverExactlyTheLayersAskedFor) {
+  std::vector<LayerSpec> layers;
+  for (const uint32_t bytes : {20000u, 30000u, 40000u, 100000u, 9u * 1024 * 1024, 70000u}) {
+    layers.push_back({LayerKind::kFull, bytes});
+  }
+  const ExtentTable table = *ExtentTable::of(layers, 1);
+  for (uint32_t first = 0; first < layers.size(); ++first) {
+    for (uint32_t count = 1; first + count <= layers.size(); ++count) {
+      const ExtentRange range = *extents_of_layers(table, first, count);
+      for (uint32_t e = 0; e < table.extents.size(); ++e) {
+        const ExtentSpec& extent = table.extents[e];
+        const bool wanted = extent.layer_first < first + count &&
+                            extent.layer_first + extent.layer_count > first;
+        EXPECT_EQ(wanted, e >= range.first && e < range.end) << first << "+" << count << " " << e;
+      }
+    }
+  }
+  EXPECT_EQ(extents_of_layers(table, 0, 0)->end, table.extents.size());
+  EXPECT_FALSE(extents_of_layers(table, 6, 1).has_value());
+  EXPECT_FALSE(extents_of_layers(table, 5, 2).has_value());
+  EXPECT_FALSE(extents_of_layers(table, 1, ~0u).has_value());
+}
+
+}  // namespace
+}  // namespace varve

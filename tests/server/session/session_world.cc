@@ -1,0 +1,692 @@
+// The miniature homes and the raw clients of the session tests.
+#include "tests/server/session/session_world.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace varve::test {
+
+namespace {
+
+constexpr uint64_t kArenaBytes = 16 * kMiB;
+
+TierOptions tier_options() {
+  TierOptions options;
+  options.limit_bytes[static_cast<uint8_t>(Budget::kPush)] = kArenaBytes;
+  options.blocks_max = 64;
+  return options;
+}
+
+LayerSpec layer(uint32_t bytes) { return {LayerKind::kFull, bytes}; }
+
+}  // namespace
+
+Format small_format() {
+  Format format;
+  format.model.bytes[0] = std::byte{1};
+  format.lineage = "test";
+  format.ranks = {{layer(300 * 1024 + 100), layer(80 * 1024), layer(70 * 1024), layer(65 * 1024)}};
+  return format;
+}
+
+Format two_rank_format() {
+  Format format = small_format();
+  format.ranks.push_back(format.ranks[0]);
+  return format;
+}
+
+BaseId id_of(uint32_t number) {
+  return Sha256().update(bytes_view(number)).finish();
+}
+
+std::vector<BaseId> ids_of(uint32_t count, uint32_t first) {
+  std::vector<BaseId> ids;
+  for (uint32_t i = 0; i < count; ++i) ids.push_back(id_of(first + i));
+  return ids;
+}
+
+std::vector<std::byte> bytes_of_extent(const BlockId& block, uint32_t extent, uint32_t bytes) {
+  std::vector<std::byte> out(bytes);
+  Random random(block.base.prefix64() + block.rank * 7919 + extent);
+  for (size_t i = 0; i < out.size(); i += 8) {
+    const uint64_t word = random.next();
+    std::memcpy(out.data() + i, &word, std::min<size_t>(8, out.size() - i));
+  }
+  return out;
+}
+
+// ---- FakeHome
+
+struct FakeHome::Push {
+  BlockId block;
+  Attempt attempt;
+  const SessionFormat* format = nullptr;
+  TierBlock* tier_block = nullptr;
+  uint64_t session = 0;
+};
+
+struct FakeHome::Pull {
+  FakeHome* home = nullptr;
+  PullPart* part = nullptr;
+  struct Item {
+    uint32_t position = 0, extent = 0;
+  };
+  std::vector<Item> items;  // layer-major
+  size_t next = 0;          // first item without credit
+  size_t window_end = 0;
+  CreditAsk ask;
+  bool asking = false;
+  uint64_t credit = 0;      // of the window, not posted yet
+  Status failure;
+  std::vector<std::unique_ptr<DataSend>> sends;  // out and to come
+  std::vector<std::unique_ptr<std::vector<std::byte>>> payloads;
+  size_t posted = 0;
+  uint32_t out = 0;
+};
+
+FakeHome::FakeHome(World& world, uint32_t shard)
+    : world_(world),
+      shard_(shard),
+      reactor_(world.clock, nullptr, ReactorOptions{shard + 1}),
+      memory_(kArenaBytes + kPageBytes),
+      arena_([this] {
+        auto at = reinterpret_cast<uintptr_t>(memory_.data());
+        at = round_up(at, kPageBytes);
+        return std::make_unique<Arena>(ByteSpan(reinterpret_cast<std::byte*>(at), kArenaBytes));
+      }()),
+      tier_(*arena_, tier_options()) {}
+
+FakeHome::~FakeHome() = default;
+
+Index& FakeHome::index() { std::abort(); }
+flash::Flash& FakeHome::flash() { std::abort(); }
+
+bool FakeHome::at_rest() const {
+  return held_.empty() && pushes_.empty() && pulls_.empty() &&
+         arena_->free_pages() == arena_->page_count();
+}
+
+void FakeHome::submit(Part& part) {
+  part.home = this;
+  part.message.owner = &part;
+  part.message.deliver = [](Message& message) {
+    auto& arrived = *static_cast<Part*>(message.owner);
+    static_cast<FakeHome*>(arrived.home)->deliver(arrived);
+  };
+  reactor_.post(part.message);
+}
+
+void FakeHome::back(Part& part, Status status) {
+  part.status = status;
+  part.message.deliver = [](Message& message) {
+    auto& returned = *static_cast<Part*>(message.owner);
+    returned.on_back(returned);
+  };
+  part.session_reactor->post(part.message);
+}
+
+void FakeHome::release_held() {
+  hold = false;
+  std::vector<Part*> held;
+  held.swap(held_);
+  for (Part* part : held) deliver(*part);
+}
+
+void FakeHome::deliver(Part& part) {
+  if (hold && part.kind == hold_kind) return held_.push_back(&part);
+  if (!fail_next.ok()) {
+    const Status status = fail_next;
+    fail_next = Status();
+    return back(part, status);
+  }
+  switch (part.kind) {
+    case Part::Kind::kMatch: return match(static_cast<MatchPart&>(part));
+    case Part::Kind::kReserve: return reserve(static_cast<ReservePart&>(part));
+    case Part::Kind::kCommit: return commit(static_cast<CommitPart&>(part));
+    case Part::Kind::kPull: return pull(static_cast<PullPart&>(part));
+    case Part::Kind::kRelease: {
+      auto& release = static_cast<ReleasePart&>(part);
+      ++releases;
+      if (release.keep_below == 0) {
+        leases.erase(release.lease);
+      } else {
+        leases[release.lease] = release.keep_below;
+      }
+      return back(part, {});
+    }
+    case Part::Kind::kAbort: {
+      ++aborts;
+      auto& abort = static_cast<AbortPart&>(part);
+      const auto at = std::find_if(pushes_.begin(), pushes_.end(), [&](const auto& push) {
+        return static_cast<void*>(push.get()) == static_cast<void*>(abort.push);
+      });
+      VARVE_ASSERT(at != pushes_.end());
+      if ((*at)->tier_block->pins > 0) tier_.unpin(*(*at)->tier_block);
+      tier_.forget(*(*at)->tier_block);
+      pushes_.erase(at);
+      return back(part, {});
+    }
+    case Part::Kind::kGone:
+      ++gone;
+      leases.clear();  // these tests have one session where they look at this
+      return back(part, {});
+  }
+}
+
+void FakeHome::match(MatchPart& part) {
+  bool missed = false;
+  for (uint32_t i = part.begin; i < part.end; ++i) {
+    const uint32_t position = part.request->positions[i];
+    const auto at = known.find(part.request->ids[position]);
+    part.tiers[position] = at == known.end() ? wire::TierKind::kNone : at->second;
+    if (at == known.end()) missed = true;
+    if (!missed && part.lease_ms > 0 && part.lease == 0) {
+      part.lease = (uint64_t{shard_ + 1} << 32) | ++lease_last_;
+      leases[part.lease] = ~uint64_t{0};
+    }
+  }
+  part.recovering = recovering_;
+  part.read_ns_estimate = read_ns_estimate;
+  back(part, {});
+}
+
+void FakeHome::reserve(ReservePart& part) {
+  uint32_t granted = 0;
+  for (uint32_t i = part.begin; i < part.end; ++i) {
+    const uint32_t position = part.request->positions[i];
+    const BlockId block{part.request->ids[position], part.rank};
+    GrantLoan& loan = part.loans[position];
+    const bool busy = std::any_of(pushes_.begin(), pushes_.end(),
+                                  [&](const auto& push) { return push->block == block; });
+    if (known.count(block.base) > 0) {
+      loan.outcome = wire::ReserveOutcome::kExists;
+    } else if (busy) {
+      loan.outcome = wire::ReserveOutcome::kBusy;
+    } else if (granted == part.grants_max) {
+      loan.code = Code::kQuota;
+    } else {
+      const Attempt attempt{1, shard_, ++counter_};
+      TierBlock* tier_block =
+          tier_.grant(block, attempt, part.format->tables[part.rank], Budget::kPush);
+      if (tier_block == nullptr) {
+        loan.code = Code::kOverloaded;
+        continue;
+      }
+      tier_.pin(*tier_block);
+      auto push = std::make_unique<Push>();
+      *push = {block, attempt, part.format, tier_block, part.session};
+      loan.outcome = wire::ReserveOutcome::kGranted;
+      loan.attempt = attempt;
+      loan.push = reinterpret_cast<PushOp*>(push.get());
+      loan.block = tier_block;
+      loan.tier = &tier_;
+      pushes_.push_back(std::move(push));
+      ++granted;
+    }
+  }
+  back(part, {});
+}
+
+// Checks everything that the session promises about the slabs, then keeps the bytes.
+void FakeHome::commit(CommitPart& part) {
+  ++commits;
+  const auto at = std::find_if(pushes_.begin(), pushes_.end(), [&](const auto& push) {
+    return static_cast<void*>(push.get()) == static_cast<void*>(part.push);
+  });
+  VARVE_ASSERT(at != pushes_.end());
+  const Push& push = **at;
+  EXPECT_EQ(part.attempt, push.attempt);
+  const ExtentTable& table = push.format->tables[push.block.rank];
+  std::vector<std::vector<std::byte>> extents;
+  for (uint32_t e = 0; e < table.extents.size(); ++e) {
+    ExtentEntry entry;
+    std::memcpy(&entry, arena_->byte_at(push.tier_block->header, 256 + 32 * e), sizeof(entry));
+    const Slab& slab = tier_.extent(*push.tier_block, e);
+    EXPECT_EQ(entry.stored_bytes, table.extents[e].bytes);
+    std::vector<std::byte> bytes;
+    for (uint64_t offset = 0; offset < bytes_of(slab.page_count); offset += kPageBytes) {
+      const std::byte* page = arena_->byte_at(slab, offset);
+      bytes.insert(bytes.end(), page, page + kPageBytes);
+    }
+    for (size_t i = entry.stored_bytes; i < bytes.size(); ++i) EXPECT_EQ(bytes[i], std::byte{0});
+    bytes.resize(entry.stored_bytes);
+    EXPECT_EQ(crc32c(checksum_seed(push.block, e, push.attempt).stored, bytes), entry.stored_crc);
+    extents.push_back(std::move(bytes));
+  }
+  stored[push.block] = std::move(extents);
+  known[push.block.base] = wire::TierKind::kDram;
+  if (push.tier_block->pins > 0) tier_.unpin(*push.tier_block);
+  tier_.forget(*push.tier_block);
+  pushes_.erase(at);
+  back(part, {});
+}
+
+void FakeHome::pull(PullPart& part) {
+  ++pulls;
+  pull_leases.push_back(part.lease);
+  auto pull = std::make_unique<Pull>();
+  pull->home = this;
+  pull->part = &part;
+  for (uint32_t i = part.begin; i < part.end; ++i) {
+    const uint32_t position = part.request->positions[i];
+    const bool have = stored.count({part.request->ids[position], part.rank}) > 0;
+    part.codes[position] = static_cast<uint8_t>(have ? Code::kOk : Code::kUnavailable);
+  }
+  for (uint32_t e = part.extent_first; e < part.extent_end; ++e) {
+    for (uint32_t i = part.begin; i < part.end; ++i) {
+      const uint32_t position = part.request->positions[i];
+      if (part.codes[position] == 0) pull->items.push_back({position, e});
+    }
+  }
+  pulls_.push_back(std::move(pull));
+  pump(*pulls_.back());
+}
+
+bool FakeHome::ask_window(Pull& pull) {
+  const PullPart& part = *pull.part;
+  uint64_t bytes = 0;
+  pull.window_end = pull.next;
+  while (pull.window_end < pull.items.size()) {
+    const Pull::Item item = pull.items[pull.window_end];
+    const uint64_t more =
+        stored[{part.request->ids[item.position], part.rank}][item.extent].size();
+    if (bytes > 0 && bytes + more > window_bytes) break;
+    bytes += more;
+    ++pull.window_end;
+  }
+  if (bytes == 0) return false;
+  pull.ask.bytes = bytes;
+  pull.ask.wanted_ns = part.first_wanted_ns;
+  pull.ask.part = pull.part;
+  pull.ask.owner = &pull;
+  pull.ask.back = on_credit;
+  pull.ask.message.owner = &pull.ask;
+  pull.ask.message.deliver = part.deliver_credit;
+  pull.asking = true;
+  part.session_reactor->post(pull.ask.message);
+  return true;
+}
+
+void FakeHome::on_credit(Message& message) {
+  auto& ask = *static_cast<CreditAsk*>(message.owner);
+  auto& pull = *static_cast<Pull*>(ask.owner);
+  pull.asking = false;
+  if (!ask.status.ok()) {
+    pull.failure = ask.status;
+  } else {
+    pull.home->credit_order.push_back(ask.wanted_ns);
+    pull.credit += ask.bytes;
+    pull.home->send_window(pull);
+  }
+  pull.home->pump(pull);
+}
+
+void FakeHome::send_window(Pull& pull) {
+  const PullPart& part = *pull.part;
+  for (; pull.next < pull.window_end; ++pull.next) {
+    const Pull::Item item = pull.items[pull.next];
+    const BlockId block{part.request->ids[item.position], part.rank};
+    pull.payloads.push_back(std::make_unique<std::vector<std::byte>>(stored[block][item.extent]));
+    std::vector<std::byte>& bytes = *pull.payloads.back();
+    for (uint32_t offset = 0; offset < bytes.size(); offset += kPayloadBytesMax) {
+      auto send = std::make_unique<DataSend>();
+      const size_t piece = std::min<size_t>(kPayloadBytesMax, bytes.size() - offset);
+      send->request.payload[0] = {bytes.data() + offset, piece};
+      send->request.payload_count = 1;
+      send->data.block = item.position;
+      send->data.extent = item.extent;
+      send->data.offset = offset;
+      send->data.entry.stored_bytes = static_cast<uint32_t>(bytes.size());
+      send->data.entry.decoded_bytes = send->data.entry.stored_bytes;
+      send->data.attempt = {1, shard_, 1};
+      send->part = pull.part;
+      send->owner = &pull;
+      send->back = on_data;
+      pull.sends.push_back(std::move(send));
+    }
+  }
+}
+
+void FakeHome::release_sends() {
+  for (const auto& pull : pulls_) {
+    if (pull->posted >= pull->sends.size()) continue;
+    DataSend& send = *pull->sends[pull->posted++];
+    pull->credit -= send.request.payload_bytes();
+    ++pull->out;
+    send.message.owner = &send;
+    send.message.deliver = pull->part->deliver_data;
+    pull->part->session_reactor->post(send.message);
+  }
+}
+
+void FakeHome::on_data(Message& message) {
+  auto& send = *static_cast<DataSend*>(message.owner);
+  auto& pull = *static_cast<Pull*>(send.owner);
+  FakeHome& home = *pull.home;
+  --pull.out;
+  ++home.sends_returned;
+  if (send.status.code() == Code::kCancelled) ++home.sends_cancelled;
+  if (!send.status.ok()) {
+    if (send.status.code() != Code::kCancelled) ++home.sends_failed;
+    pull.failure = send.status;
+    pull.part->codes[send.data.block] = static_cast<uint8_t>(send.status.code());
+  }
+  home.pump(pull);
+}
+
+void FakeHome::pump(Pull& pull) {
+  const bool stopped =
+      pull.part->cancelled.load(std::memory_order_relaxed) || !pull.failure.ok();
+  if (!stopped && !send_slowly) {
+    while (pull.posted < pull.sends.size()) release_sends();
+  }
+  if (pull.asking || pull.out > 0) return;
+  if (stopped) return finish_pull(pull);
+  if (pull.posted < pull.sends.size()) return;  // sent slowly
+  if (pull.next == pull.items.size() || !ask_window(pull)) finish_pull(pull);
+}
+
+void FakeHome::finish_pull(Pull& pull) {
+  PullPart& part = *pull.part;
+  part.credit_unused_bytes = pull.credit;
+  const bool cancelled = part.cancelled.load(std::memory_order_relaxed);
+  const bool whole = pull.next == pull.items.size() && pull.posted == pull.sends.size();
+  for (uint32_t i = part.begin; i < part.end && !whole; ++i) {
+    uint8_t& code = part.codes[part.request->positions[i]];
+    if (code == 0) code = static_cast<uint8_t>(cancelled ? Code::kCancelled : pull.failure.code());
+  }
+  const auto at = std::find_if(pulls_.begin(), pulls_.end(),
+                               [&](const auto& held) { return held.get() == &pull; });
+  const std::unique_ptr<Pull> own = std::move(*at);
+  pulls_.erase(at);
+  back(part, {});
+}
+
+// ---- ClientLane
+
+ClientLane::ClientLane(World&, std::unique_ptr<Link> link) : link_(std::move(link)) {
+  link_->start(*this);
+}
+
+ClientLane::~ClientLane() = default;
+
+void ClientLane::send(ConstByteSpan head, ConstByteSpan payload) {
+  auto out = std::make_unique<Out>();
+  out->payload.assign(payload.begin(), payload.end());
+  out->request.head = head;
+  if (!payload.empty()) {
+    out->request.payload[0] = {out->payload.data(), out->payload.size()};
+    out->request.payload_count = 1;
+  }
+  link_->send(out->request);
+  out_.push_back(std::move(out));
+}
+
+Status ClientLane::place(ConstByteSpan, uint32_t payload_bytes, Placement& where) {
+  incoming_.assign(payload_bytes, std::byte{0});
+  where.add(incoming_.data(), incoming_.size());
+  return {};
+}
+
+void ClientLane::on_message(ConstByteSpan head, uint32_t payload_bytes) {
+  Got message;
+  message.head.assign(head.begin(), head.end());
+  if (payload_bytes > 0) message.payload = incoming_;
+  got.push_back(std::move(message));
+}
+
+void ClientLane::on_closed(Status cause) {
+  closed_ = true;
+  cause_ = cause;
+}
+
+const Got* ClientLane::find(wire::FrameType type) const {
+  for (const Got& message : got) {
+    if (message.frame().header.type == type) return &message;
+  }
+  return nullptr;
+}
+
+uint32_t ClientLane::count(wire::FrameType type) const {
+  uint32_t n = 0;
+  for (const Got& message : got) n += message.frame().header.type == type ? 1 : 0;
+  return n;
+}
+
+// ---- TestClient
+
+wire::Hello TestClient::hello(uint64_t credit_bytes) {
+  wire::Hello body;
+  body.pull_credit_bytes = credit_bytes;
+  return body;
+}
+
+TestClient::TestClient(World& owner, uint32_t bulk_lanes, uint64_t credit_bytes,
+                       const std::string& token)
+    : world(owner), format(small_format()), buffer_(kHeadBytesMax) {
+  urgent = std::make_unique<ClientLane>(world, world.connect());
+  urgent->send(encoder().hello(next_op, hello(credit_bytes),
+                               std::as_bytes(std::span(token.data(), token.size())), "test"));
+  const wire::HelloOkView view = wait<wire::HelloOkView>(next_op++);
+  welcome = view.body;
+  for (uint32_t i = 0; i < bulk_lanes; ++i) connect_bulk(i);
+}
+
+TestClient::~TestClient() {
+  for (ClientLane* lane : {urgent.get(), bulk[0].get(), bulk[1].get(), bulk[2].get(), bulk[3].get()}) {
+    if (lane != nullptr && !lane->closed()) lane->close();
+  }
+  EXPECT_TRUE(world.run_until([this] {
+    bool closed = urgent == nullptr || urgent->closed();
+    for (const auto& lane : bulk) closed = closed && (lane == nullptr || lane->closed());
+    return closed;
+  }));
+}
+
+void TestClient::connect_bulk(uint32_t index) {
+  bulk[index] = std::make_unique<ClientLane>(world, world.connect());
+  wire::Hello body;
+  body.lane = wire::LaneKind::kBulk;
+  body.lane_index = static_cast<uint8_t>(index);
+  body.session = welcome.session;
+  body.session_secret = welcome.session_secret;
+  bulk[index]->send(encoder().hello(next_op++, body, {}, "test"));
+  ClientLane& lane = *bulk[index];
+  EXPECT_TRUE(world.run_until([&lane] { return !lane.got.empty() || lane.closed(); }));
+  EXPECT_NE(lane.find(wire::FrameType::kHelloOk), nullptr);
+  lane.got.clear();
+}
+
+const Got* TestClient::answer(uint64_t op) const {
+  for (const Got& message : urgent->got) {
+    if (load<wire::FrameHeader>(message.head).op == op) return &message;
+  }
+  return nullptr;
+}
+
+const Got* TestClient::wait_got(uint64_t op) {
+  world.run_until([this, op] { return answer(op) != nullptr || urgent->closed(); });
+  return answer(op);
+}
+
+uint32_t TestClient::register_format(const Format& wanted) {
+  format = wanted;
+  const uint64_t op = next_op++;
+  urgent->send(encoder().format(op, wanted.encode()));
+  const wire::FormatOkView view = wait<wire::FormatOkView>(op);
+  EXPECT_EQ(view.body.code, 0);
+  EXPECT_EQ(view.body.fingerprint, wanted.fingerprint());
+  return view.body.format;
+}
+
+uint64_t TestClient::match(uint32_t handle, const std::vector<BaseId>& ids, uint32_t lease_ms) {
+  wire::Match body;
+  body.format = handle;
+  body.lease_ms = lease_ms;
+  body.count = static_cast<uint32_t>(ids.size());
+  urgent->send(encoder().match(next_op, body, ids));
+  return next_op++;
+}
+
+uint64_t TestClient::reserve(uint32_t handle, const std::vector<BaseId>& ids, uint32_t hold_ms,
+                             uint32_t rank) {
+  wire::Reserve body;
+  body.format = handle;
+  body.rank = rank;
+  body.epoch = welcome.epoch;
+  body.hold_ms = hold_ms;
+  body.count = static_cast<uint32_t>(ids.size());
+  urgent->send(encoder().reserve(next_op, body, ids));
+  return next_op++;
+}
+
+uint64_t TestClient::pull(uint32_t handle, const std::vector<BaseId>& ids, uint64_t lease,
+                          Nanos deadline_ns, Nanos slack_ns) {
+  wire::Pull body;
+  body.format = handle;
+  body.lease = lease;
+  body.boot_id = lease == 0 ? 0 : welcome.boot_id;
+  body.deadline_ns = deadline_ns;
+  body.slack_ns = slack_ns;
+  body.layer_count = static_cast<uint32_t>(format.ranks[0].size());
+  body.count = static_cast<uint32_t>(ids.size());
+  urgent->send(encoder().pull(next_op, body, ids));
+  return next_op++;
+}
+
+void TestClient::cancel(uint64_t target) {
+  urgent->send(encoder().cancel(next_op++, wire::Cancel{target}));
+}
+
+void TestClient::credit(uint64_t bytes) {
+  urgent->send(encoder().credit(next_op++, wire::Credit{bytes}));
+}
+
+std::vector<ExtentEntry> TestClient::entries(const BlockId& block, const Attempt& attempt) const {
+  const ExtentTable table = *ExtentTable::of(format.ranks[block.rank], 1);
+  std::vector<ExtentEntry> out;
+  for (uint32_t e = 0; e < table.extents.size(); ++e) {
+    const auto bytes = bytes_of_extent(block, e, table.extents[e].bytes);
+    const ChecksumSeed seed = checksum_seed(block, e, attempt);
+    ExtentEntry entry;
+    entry.stored_bytes = table.extents[e].bytes;
+    entry.decoded_bytes = entry.stored_bytes;
+    entry.stored_crc = crc32c(seed.stored, bytes);
+    entry.decoded_xxh3 = xxh3(seed.decoded, bytes);
+    out.push_back(entry);
+  }
+  return out;
+}
+
+void TestClient::send_piece(const wire::Extent& body, ConstByteSpan payload, uint32_t lane) {
+  bulk[lane]->send(encoder().extent(next_op++, body), payload);
+}
+
+void TestClient::send_extents(uint64_t reserve_op, uint32_t index, const BlockId& block,
+                              const Attempt& attempt, const PushShape& shape) {
+  const std::vector<ExtentEntry> rows = entries(block, attempt);
+  for (uint32_t e = 0; e < rows.size(); ++e) {
+    if (e == shape.skip_extent) continue;
+    auto bytes = bytes_of_extent(block, e, rows[e].stored_bytes);
+    if (shape.spoil && e == 0) bytes[5] ^= std::byte{1};
+    for (uint32_t offset = 0; offset < bytes.size(); offset += shape.piece_bytes) {
+      const size_t piece = std::min<size_t>(shape.piece_bytes, bytes.size() - offset);
+      wire::Extent body;
+      body.reserve_op = reserve_op;
+      body.index = index;
+      body.extent = e;
+      body.offset = offset;
+      body.extent_bytes = rows[e].stored_bytes;
+      body.stored_crc = rows[e].stored_crc;
+      body.attempt = attempt;
+      send_piece(body, std::span(bytes).subspan(offset, piece), shape.lane);
+    }
+  }
+}
+
+uint64_t TestClient::commit(uint64_t reserve_op, uint32_t index, const BlockId& block,
+                            const Attempt& attempt, int32_t lane, wire::AckKind ack) {
+  wire::Commit body;
+  body.reserve_op = reserve_op;
+  body.epoch = welcome.epoch;
+  body.index = index;
+  body.ack = ack;
+  body.attempt = attempt;
+  const std::vector<ExtentEntry> rows = entries(block, attempt);
+  body.count = static_cast<uint32_t>(rows.size());
+  ClientLane& on = lane < 0 ? *urgent : *bulk[lane];
+  on.send(encoder().commit(next_op, body, rows));
+  return next_op++;
+}
+
+uint64_t TestClient::abort(uint64_t reserve_op, uint32_t index, const Attempt& attempt, int32_t lane) {
+  wire::Abort body;
+  body.reserve_op = reserve_op;
+  body.index = index;
+  body.attempt = attempt;
+  ClientLane& on = lane < 0 ? *urgent : *bulk[lane];
+  on.send(encoder().abort(next_op, body));
+  return next_op++;
+}
+
+// ---- World
+
+World::World(uint32_t shards, SessionOptions options, SimFabricOptions fabric_options)
+    : fabric(3, fabric_options), reactor(clock, nullptr, {}), client_reactor(clock, nullptr, {}) {
+  if (options.boot_id == 0) options.boot_id = 77;
+  std::vector<Shard*> pointers;
+  for (uint32_t s = 0; s < shards; ++s) {
+    homes.push_back(std::make_unique<FakeHome>(*this, s));
+    pointers.push_back(homes.back().get());
+  }
+  table = std::move(*SessionTable::open(env, reactor, pointers, options));
+  table->register_metrics(metrics);
+  EXPECT_TRUE(table->listen("server", {}).ok());
+}
+
+// What a test left open ends here, and nothing may be left of it.
+World::~World() {
+  for (const auto& home : homes) {
+    home->send_slowly = false;
+    home->release_held();
+  }
+  table->close_all(Status::unavailable("the test is over"));
+  EXPECT_TRUE(settle());
+  table.reset();
+}
+
+std::unique_ptr<Link> World::connect() {
+  return std::move(*fabric.connect(client_reactor, "server", {}));
+}
+
+bool World::step(Nanos end_ns) {
+  bool moved = false;
+  for (Reactor* turning : {&reactor, &client_reactor}) moved = turning->turn() || moved;
+  for (const auto& home : homes) moved = home->reactor().turn() || moved;
+  if (moved) return true;
+  Nanos next_ns = std::min(reactor.next_work_ns(), client_reactor.next_work_ns());
+  for (const auto& home : homes) next_ns = std::min(next_ns, home->reactor().next_work_ns());
+  if (next_ns > end_ns) {
+    clock.advance_to(end_ns);
+    return false;
+  }
+  clock.advance_to(std::max(next_ns, clock.now_ns()));
+  return true;
+}
+
+void World::run_for(Nanos duration_ns) {
+  const Nanos end_ns = clock.now_ns() + duration_ns;
+  while (step(end_ns)) {
+  }
+}
+
+bool World::at_rest() const {
+  if (!table->at_rest()) return false;
+  return std::all_of(homes.begin(), homes.end(), [](const auto& home) { return home->at_rest(); });
+}
+
+int64_t World::metric(const std::string& name, const std::string& labels) {
+  return metrics.snapshot().number(name, labels);
+}
+
+}  // namespace varve::test

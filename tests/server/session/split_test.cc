@@ -1,0 +1,57 @@
+// The split over homes is a stable grouping, and shares are exact in sum.
+#include "server/session/split.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace varve {
+namespace {
+
+TEST(Split, GroupsAreStableAndCoverEveryPosition) {
+  Random random(5);
+  for (uint32_t round = 0; round < 200; ++round) {
+    const auto shards = static_cast<uint32_t>(random.between(1, 16));
+    const auto request = std::make_unique<RequestIds>();
+    request->count = static_cast<uint32_t>(random.between(1, round % 10 == 0 ? wire::kIdsMax : 40));
+    std::vector<uint8_t> homes;
+    for (uint32_t i = 0; i < request->count; ++i) {
+      homes.push_back(static_cast<uint8_t>(random.below(shards)));
+    }
+    std::vector<uint32_t> begins(shards + 1, 99);
+    split_by_home(*request, homes, begins);
+    EXPECT_EQ(begins[0], 0u);
+    EXPECT_EQ(begins[shards], request->count);
+    std::vector<bool> seen(request->count);
+    for (uint32_t s = 0; s < shards; ++s) {
+      for (uint32_t i = begins[s]; i < begins[s + 1]; ++i) {
+        const uint32_t position = request->positions[i];
+        EXPECT_EQ(homes[position], s);
+        EXPECT_FALSE(seen[position]);
+        seen[position] = true;
+        const bool later = i == begins[s] || position > request->positions[i - 1];
+        EXPECT_TRUE(later);
+      }
+    }
+  }
+}
+
+TEST(Split, SharesAddUpToTheAllowance) {
+  Random random(6);
+  for (uint32_t round = 0; round < 500; ++round) {
+    const auto total = static_cast<uint32_t>(random.between(1, 2048));
+    const auto allowance = static_cast<uint32_t>(random.below(3000));
+    uint32_t begin = 0, sum = 0;
+    while (begin < total) {
+      const auto end = static_cast<uint32_t>(random.between(begin + 1, total));
+      const uint32_t share = share_of(allowance, begin, end, total);
+      EXPECT_LE(share, end - begin);
+      sum += share;
+      begin = end;
+    }
+    EXPECT_EQ(sum, std::min(allowance, total));
+  }
+}
+
+}  // namespace
+}  // namespace varve
