@@ -3,20 +3,22 @@
 // Owns: the on-drive format (docs/FORMAT.md 5..9), per slice and target an append-only log of
 // segments, group flush, seal, checkpoints, verified reads, reclaim with reinsertion, scrub,
 // recovery, the per-target I/O queue (reads before writes, least slack first). Called by server/op
-// and server/shard; the superblock functions by main before the shards start. Thread rule: owner
-// core only. Invariants:
-//   L1 a fragment is appended only after its attempt committed (I2); whole + checksummed =
-//   committed. L2 space is reserved at grant; an append never fails for space (I7). L3 a segment is
-//   reused only after its zeroed header was flushed; reinsertions were flushed before that. L4
-//   every read is verified here: header CRC with nonce, id, rank, attempt; every extent's stored
-//   CRC (I1). L5 demand reads never wait behind appends, flush-behind, reclaim, scrub or recovery
-//   of the same target
-//      beyond the requests already at the device (I11); those others progress whatever the read
-//      load (a bounded share), so nothing starves.
-//   L6 a target whose I/O makes no progress for io_ms_max is suspect: no new I/O to it, its blocks
-//   are
-//      reported lost-for-now, other targets do not notice.
-//   L7 what recovery counts: recovered, dropped (and why), revived fragments and bytes.
+// and server/shard; the superblock functions by main before the shards start.
+// Thread rule: owner core only.
+// Invariants:
+//   L1 a fragment is appended only after its attempt committed (I2); whole + checksummed is
+//      committed.
+//   L2 space is reserved at grant; an append never fails for space (I7).
+//   L3 a segment is reused only after its zeroed header was flushed; reinsertions were flushed
+//      before that.
+//   L4 every read is verified here: header CRC with nonce, id, rank, attempt; every extent's
+//      stored CRC (I1).
+//   L5 demand reads never wait behind appends, flush-behind, reclaim, scrub or recovery of the same
+//      target beyond the requests already at the device (I11); those others progress whatever the
+//      read load (a bounded share), so nothing starves.
+//   L6 a target with a request older than io_ns_max has failed: no new I/O to it, its blocks are
+//      lost for now, other targets do not notice.
+//   L7 what recovery counts: fragments and bytes recovered (by source), dropped and why.
 #pragma once
 
 #include <memory>
@@ -101,7 +103,8 @@ class FlashUser {
   // replaces.
   virtual bool on_recovered(const FragmentInfo& fragment) = 0;
   virtual void on_slice_recovered(uint32_t slice) = 0;
-  // The bytes are no longer readable (rot found, target lost): forget this place of this block.
+  // The bytes are no longer readable (rot found): forget this place of this block, and release() it
+  // if the index still had it. May be told more than once.
   virtual void on_lost(const BlockId& block, const Place& place, DropReason reason) = 0;
   // Reclaim: is this place still what the index says? If so, is it worth copying, else it is
   // dropped now. kDead: released before. kDropped: the user forgot it just now, without release();

@@ -1,10 +1,10 @@
-// On-drive structs of a target (docs/FORMAT.md sections 5 to 9): little-endian, versioned, no
+// On-drive structs of a target (docs/FORMAT.md sections 5 to 9): little-endian, versioned, without
 // padding.
 //
-//   target:   [superblock A][superblock B][zero to 1 MiB][slice 0][slice 1]...   pages 0, 1, then
-//   256 slice:    [checkpoint A][checkpoint B][segment 0][segment 1]... segment:  [segment header
-//   page][fragment | record]...[footer pages at the end, last page = trailer] fragment: [header
-//   pages: FragmentHeader 256 B, ExtentEntry table][extent 0, padded][extent 1, padded]...
+//   target:   [superblock A][superblock B][zero to 1 MiB][slice 0][slice 1]...
+//   slice:    [checkpoint A][checkpoint B][segment 0][segment 1]...
+//   segment:  [segment header page][fragment | record]...[footer pages, the last one = trailer]
+//   fragment: [header pages: FragmentHeader 256 B, ExtentEntry table][extent 0, padded]...
 #pragma once
 
 #include <cstddef>
@@ -113,6 +113,10 @@ struct FragmentHeader {
   std::byte reserved[48] = {};
 };
 static_assert(sizeof(FragmentHeader) == 256);
+static_assert(offsetof(FragmentHeader, attempt) == 144);
+static_assert(offsetof(FragmentHeader, first_extent_pages) == 196);
+static_assert(offsetof(FragmentHeader, lineage) == 200);
+static_assert(offsetof(FragmentHeader, reserved) == 208);
 inline constexpr uint32_t kEntriesInFirstPage = (kPageBytes - 256) / 32;
 inline constexpr uint32_t kEntriesInNextPage = kPageBytes / 32;
 constexpr uint32_t header_pages_of(uint32_t extents) {

@@ -1,0 +1,490 @@
+// Flash: the parts of this room put together for one shard, and the door's calls handed to them.
+// Order of a stop: what is open is sealed, what changed is checkpointed, then one last flush.
+#include "server/flash/flash.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "server/flash/checkpoint.h"
+#include "server/flash/reclaim.h"
+#include "server/flash/recover.h"
+#include "server/flash/scrub.h"
+#include "server/flash/segment_reader.h"
+#include "server/flash/segment_writer.h"
+
+namespace varve::flash {
+
+namespace {
+
+// Everything of one target; the order of the members is the order in which they need each other.
+struct Engine {
+  Engine(Reactor& reactor, Entropy& entropy, FlashUser& user, const FlashOptions& options,
+         TargetInfo info, const TargetGeometry& geometry, std::unique_ptr<BlockDevice> device,
+         const RecoverOp::Work& recover_work, const CheckpointOp::Work& checkpoint_work)
+      : target(reactor, entropy, user, options, std::move(info), geometry, std::move(device)),
+        writer(target),
+        reader(target),
+        reclaim(target, writer),
+        checkpoint(target, checkpoint_work),
+        scrub(target) {
+    for (auto& op : recover)
+      op = std::make_unique<RecoverOp>(target, writer, recover_work);
+  }
+  Target target;
+  SegmentWriter writer;
+  SegmentReader reader;
+  ReclaimOp reclaim;
+  CheckpointOp checkpoint;
+  ScrubOp scrub;
+  std::unique_ptr<RecoverOp> recover[kRecoverOps];
+  uint32_t recover_next = 0;  // slice
+  FlushWaiter last_flush;
+  bool last_flush_sent = false;
+  bool drained = false;
+};
+
+class FlashImpl final : public Flash {
+ public:
+  FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& options);
+  ~FlashImpl() override;
+  void add_target(Entropy& entropy, TargetInfo info, const TargetGeometry& geometry,
+                  std::unique_ptr<BlockDevice> device);
+
+  void recover() override;
+  bool recovering() const override { return recover_left_ > 0; }
+  bool slice_ready(uint32_t slice) const override;
+  bool target_ok(uint32_t target) const override { return engine(target).target.ok(); }
+  uint32_t target_count() const override { return static_cast<uint32_t>(engines_.size()); }
+  uint64_t target_key(uint32_t target) const override;
+  uint32_t boot_generation(uint32_t target) const override {
+    return engine(target).target.info.super.boot_generation;
+  }
+  uint32_t fragment_pages_max() const override;
+  bool reserve(uint32_t target, uint32_t slice, uint32_t pages) override;
+  void unreserve(uint32_t target, uint32_t slice, uint32_t pages) override;
+  void append(Append& append) override;
+  void read(Read& read) override;
+  void release(const Place& place) override;
+  void checkpoint_now() override;
+  void drain() override;
+  bool idle() const override;
+  void scrub_now() override;
+  Usage usage(uint32_t target) const override;
+  void register_metrics(MetricSet& metrics) override;
+
+ private:
+  Engine& engine(uint32_t target) const {
+    VARVE_ASSERT(target < engines_.size(), target);
+    return *engines_[target];
+  }
+  SliceLog& log(uint32_t target, uint32_t slice) const;
+  static SliceLog* next_to_recover(void* owner, Target& target);
+  static void slice_recovered(void* owner, Target& target, SliceLog& log);
+  static SliceLog* next_to_checkpoint(void* owner, Target& target);
+  static void changed(void* owner, SliceLog& log);
+  void drain_step(Engine& engine);
+  void arm_checkpoint();
+  void on_checkpoint_timer();
+  void on_scrub_timer();
+
+  Reactor& reactor_;
+  FlashUser& user_;
+  FlashOptions options_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<uint32_t> slice_left_;  // targets that have not recovered this slice
+  uint32_t recover_left_ = 0;         // logs
+  bool draining_ = false;
+  Nanos recover_started_ns_ = 0;
+  Gauge recover_ns_;
+  Timer checkpoint_timer_;
+  Timer scrub_timer_;
+};
+
+FlashImpl::FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& options)
+    : reactor_(reactor), user_(user), options_(options) {
+  checkpoint_timer_.owner = this;
+  checkpoint_timer_.on_fire = [](Timer& timer) {
+    static_cast<FlashImpl*>(timer.owner)->on_checkpoint_timer();
+  };
+  scrub_timer_.owner = this;
+  scrub_timer_.on_fire = [](Timer& timer) {
+    static_cast<FlashImpl*>(timer.owner)->on_scrub_timer();
+  };
+}
+
+FlashImpl::~FlashImpl() {
+  reactor_.cancel(checkpoint_timer_);
+  reactor_.cancel(scrub_timer_);
+}
+
+void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeometry& geometry,
+                           std::unique_ptr<BlockDevice> device) {
+  const RecoverOp::Work recover_work = {next_to_recover, slice_recovered, this};
+  const CheckpointOp::Work checkpoint_work = {next_to_checkpoint,
+                                              [](void* owner, Target& target) {
+                                                auto& self = *static_cast<FlashImpl*>(owner);
+                                                self.drain_step(self.engine(target.index()));
+                                              },
+                                              this};
+  engines_.push_back(std::make_unique<Engine>(reactor_, entropy, user_, options_, std::move(info),
+                                              geometry, std::move(device), recover_work,
+                                              checkpoint_work));
+  Engine& engine = *engines_.back();
+  Target& target = engine.target;
+  target.on_changed = changed;
+  target.on_changed_owner = this;
+  target.metrics.ok.set(1);
+  target.io.on_failed_set(
+      [](void* owner, Status) { static_cast<Target*>(owner)->metrics.ok.set(0); }, &target);
+  engine.last_flush.owner = &engine;
+  engine.last_flush.on_done = [](FlushWaiter& waiter) {
+    static_cast<Engine*>(waiter.owner)->drained = true;
+  };
+  slice_left_.resize(geometry.slices);
+  target.logs.resize(geometry.slices);
+  for (uint32_t slice = 0; slice < geometry.slices; ++slice) {
+    if (shard_of_slice(slice, geometry.slices, options_.shards) != options_.shard) continue;
+    target.logs[slice] =
+        std::make_unique<SliceLog>(geometry, target.index(), slice, options_.free_segments_min);
+    ++slice_left_[slice];
+    ++recover_left_;
+  }
+}
+
+SliceLog& FlashImpl::log(uint32_t target, uint32_t slice) const {
+  const Engine& of = engine(target);
+  VARVE_ASSERT(slice < of.target.logs.size(), slice);
+  VARVE_ASSERT(of.target.logs[slice] != nullptr, slice);  // another shard's
+  return *of.target.logs[slice];
+}
+
+void FlashImpl::recover() {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  recover_started_ns_ = reactor_.now_ns();
+  for (const auto& engine : engines_) {
+    for (const auto& op : engine->recover)
+      op->start();
+  }
+  if (options_.scrub_interval_ns > 0) reactor_.arm(scrub_timer_, options_.scrub_interval_ns);
+}
+
+SliceLog* FlashImpl::next_to_recover(void* owner, Target& target) {
+  auto& self = *static_cast<FlashImpl*>(owner);
+  if (self.draining_) return nullptr;
+  Engine& engine = self.engine(target.index());
+  while (engine.recover_next < target.logs.size()) {
+    SliceLog* log = target.logs[engine.recover_next++].get();
+    if (log != nullptr) return log;
+  }
+  return nullptr;
+}
+
+void FlashImpl::slice_recovered(void* owner, Target& target, SliceLog& log) {
+  auto& self = *static_cast<FlashImpl*>(owner);
+  VARVE_ASSERT(self.recover_left_ > 0 && self.slice_left_[log.slice()] > 0);
+  --self.recover_left_;
+  if (self.recover_left_ == 0) {
+    self.recover_ns_.set(static_cast<int64_t>(self.reactor_.now_ns() - self.recover_started_ns_));
+  }
+  if (--self.slice_left_[log.slice()] == 0) self.user_.on_slice_recovered(log.slice());
+  target.changed(log);
+}
+
+bool FlashImpl::slice_ready(uint32_t slice) const {
+  VARVE_ASSERT(slice < slice_left_.size(), slice);
+  return slice_left_[slice] == 0;
+}
+
+uint64_t FlashImpl::target_key(uint32_t target) const {
+  uint64_t key = 0;
+  std::memcpy(&key, engine(target).target.info.super.target_uuid, sizeof(key));
+  return key;
+}
+
+uint32_t FlashImpl::fragment_pages_max() const {
+  uint32_t least = ~0u;
+  for (const auto& engine : engines_) {
+    least = std::min(least, engine->target.geometry.fragment_pages_max());
+  }
+  return least;
+}
+
+bool FlashImpl::reserve(uint32_t target, uint32_t slice, uint32_t pages) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  Engine& of = engine(target);
+  SliceLog& log = this->log(target, slice);
+  if (draining_ || !of.target.ok() || !log.ready) return false;
+  if (pages > of.target.geometry.fragment_pages_max()) return false;
+  const bool granted = log.reserve(pages);
+  if (!granted) {
+    log.room_refused = true;
+    log.room_refused_pages = pages;
+    log.unstall();
+  }
+  changed(this, log);
+  return granted;
+}
+
+void FlashImpl::unreserve(uint32_t target, uint32_t slice, uint32_t pages) {
+  SliceLog& log = this->log(target, slice);
+  log.unreserve(pages);
+  changed(this, log);
+}
+
+void FlashImpl::append(Append& append) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  engine(append.target).writer.append(log(append.target, append.slice), append);
+}
+
+void FlashImpl::read(Read& read) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  engine(read.place.target).reader.read(log(read.place.target, read.place.slice), read);
+}
+
+void FlashImpl::release(const Place& place) {
+  SliceLog& log = this->log(place.target, place.slice);
+  VARVE_ASSERT(place.segment < log.segment_count(), place.segment);
+  log.live_drop(place.segment, place.pages);
+  if (ReclaimOp::wants(engine(place.target).target, log)) engine(place.target).reclaim.wake();
+}
+
+// Something about the segments of a slice is different: seal, reclaim, checkpoint, drain look at
+// it.
+void FlashImpl::changed(void* owner, SliceLog& log) {
+  auto& self = *static_cast<FlashImpl*>(owner);
+  Engine& engine = self.engine(log.target());
+  engine.writer.seal_quiet(log, self.draining_);
+  if (engine.reclaim.running() || ReclaimOp::wants(engine.target, log)) engine.reclaim.wake();
+  if (log.changed_segments > 0) self.arm_checkpoint();
+  if (self.draining_) self.drain_step(engine);
+}
+
+void FlashImpl::arm_checkpoint() {
+  if (options_.checkpoint_interval_ns == 0 || checkpoint_timer_.armed() || draining_) return;
+  reactor_.arm(checkpoint_timer_, options_.checkpoint_interval_ns);
+}
+
+// A checkpoint reads the footers of its slice: it waits until an eighth of the segments changed.
+void FlashImpl::on_checkpoint_timer() {
+  for (const auto& engine : engines_) {
+    bool wanted = false;
+    for (const auto& log : engine->target.logs) {
+      if (log == nullptr || !log->ready) continue;
+      if (log->changed_segments < std::max(1u, log->segment_count() / 8)) continue;
+      log->checkpoint_wanted = wanted = true;
+    }
+    if (wanted) engine->checkpoint.wake();
+  }
+}
+
+void FlashImpl::checkpoint_now() {
+  for (const auto& engine : engines_) {
+    bool wanted = false;
+    for (const auto& log : engine->target.logs) {
+      if (log == nullptr || !log->ready || log->changed_segments == 0) continue;
+      log->checkpoint_wanted = wanted = true;
+    }
+    if (wanted) engine->checkpoint.wake();
+  }
+}
+
+SliceLog* FlashImpl::next_to_checkpoint(void*, Target& target) {
+  for (const auto& log : target.logs) {
+    if (log == nullptr || !log->checkpoint_wanted) continue;
+    log->checkpoint_wanted = false;
+    return log.get();
+  }
+  return nullptr;
+}
+
+void FlashImpl::drain() {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  draining_ = true;
+  reactor_.cancel(checkpoint_timer_);
+  reactor_.cancel(scrub_timer_);
+  for (const auto& engine : engines_) {
+    engine->target.draining = true;
+    for (const auto& log : engine->target.logs) {
+      if (log != nullptr && log->ready) engine->writer.seal_quiet(*log, true);
+    }
+    drain_step(*engine);
+  }
+}
+
+// All sealed, then all checkpointed, then flushed once more: each step is taken when the one before
+// is seen to be done, from whatever ended it.
+void FlashImpl::drain_step(Engine& engine) {
+  if (!draining_ || engine.last_flush_sent) return;
+  if (!engine.target.ok()) {
+    engine.last_flush_sent = engine.drained = true;
+    return;
+  }
+  if (!engine.writer.idle() || engine.reclaim.running() || engine.checkpoint.running()) return;
+  bool wanted = false;
+  for (const auto& log : engine.target.logs) {
+    if (log == nullptr || !log->ready) continue;
+    if (log->open_count() > 0) return;  // reservations are still out
+    if (log->changed_segments > 0) log->checkpoint_wanted = wanted = true;
+  }
+  if (wanted) return engine.checkpoint.wake();
+  engine.last_flush_sent = true;
+  engine.target.flusher.wait(engine.last_flush);
+}
+
+bool FlashImpl::idle() const {
+  for (const auto& engine : engines_) {
+    if (!engine->target.io.idle() || !engine->target.flusher.idle()) return false;
+    if (!engine->writer.idle() || !engine->reader.idle()) return false;
+    if (engine->reclaim.running() || engine->checkpoint.running() || engine->scrub.running()) {
+      return false;
+    }
+    for (const auto& op : engine->recover) {
+      if (op->running()) return false;
+    }
+    if (draining_ && !engine->drained) return false;
+  }
+  return true;
+}
+
+void FlashImpl::scrub_now() {
+  for (const auto& engine : engines_)
+    engine->scrub.start();
+}
+
+void FlashImpl::on_scrub_timer() {
+  scrub_now();
+  reactor_.arm(scrub_timer_, options_.scrub_interval_ns);
+}
+
+Flash::Usage FlashImpl::usage(uint32_t target) const {
+  Usage usage;
+  for (const auto& log : engine(target).target.logs) {
+    if (log == nullptr) continue;
+    const TargetGeometry& geometry = log->geometry();
+    usage.capacity_pages += uint64_t{geometry.segments} * geometry.segment_pages;
+    usage.live_pages += log->live_pages();
+    usage.reserved_pages += log->reserved_pages();
+    usage.free_segments += log->free_count();
+  }
+  return usage;
+}
+
+void FlashImpl::register_metrics(MetricSet& metrics) {
+  metrics.add({"varve_flash_recover_nanoseconds", "", "duration of the last recovery"},
+              &recover_ns_);
+  for (const auto& engine : engines_) {
+    const std::string labels = "target=\"" + std::to_string(engine->target.index()) + "\"";
+    TargetMetrics& m = engine->target.metrics;
+    const auto counter = [&](const char* name, const Counter& source, const char* help) {
+      metrics.add({std::string("varve_flash_") + name, labels, help}, &source);
+    };
+    metrics.add({"varve_flash_target_ok", labels, "1: in use, 0: failed"}, &m.ok);
+    counter("appends_total", m.appends, "fragments appended");
+    counter("append_bytes_total", m.append_bytes, "bytes of fragments appended");
+    counter("flushes_total", engine->target.flusher.flushes, "flushes of the device");
+    counter("flush_waiters_total", engine->target.flusher.flush_waiters, "waits ended by flushes");
+    counter("seals_total", m.seals, "segments sealed");
+    counter("reads_total", m.reads, "verified reads");
+    counter("read_bytes_total", m.read_bytes, "bytes of verified reads");
+    counter("reads_corrupt_total", m.reads_corrupt, "reads that did not verify: rot");
+    counter("reads_stale_total", m.reads_stale, "reads of a place that was given up");
+    counter("reads_failed_total", m.reads_failed, "reads that the device refused");
+    metrics.add({"varve_flash_append_seconds", labels, "append to acknowledgement"},
+                &m.append_seconds);
+    metrics.add({"varve_flash_read_seconds", labels, "read to verified"}, &m.read_seconds);
+    metrics.add({"varve_flash_flush_seconds", labels, "flush"},
+                &engine->target.flusher.flush_seconds);
+    const char* sources[] = {"checkpoint", "footer", "tail"};
+    for (size_t i = 0; i < 3; ++i) {
+      const std::string of = labels + ",source=\"" + sources[i] + "\"";
+      metrics.add({"varve_flash_recovered_total", of, "fragments recovered"}, &m.recovered[i]);
+      metrics.add({"varve_flash_recovered_bytes_total", of, "bytes recovered"},
+                  &m.recovered_bytes[i]);
+    }
+    const auto dropped = [&](const char* reason, const Counter& source) {
+      metrics.add({"varve_flash_dropped_total", labels + ",reason=\"" + reason + "\"",
+                   "fragments found at recovery and not kept"},
+                  &source);
+    };
+    dropped("refused", m.refused);
+    dropped(drop_reason_name(DropReason::kOldGeneration), m.dropped_generation);
+    dropped(drop_reason_name(DropReason::kTorn), m.dropped_torn);
+    dropped(drop_reason_name(DropReason::kRot), m.dropped_rot);
+    counter("unreadable_segments_total", m.unreadable_segments, "headers that cannot be read");
+    counter("reclaimed_segments_total", m.reclaimed_segments, "segments erased");
+    counter("reinserted_total", m.reinserted, "fragments copied by reclaim");
+    counter("reinserted_bytes_total", m.reinserted_bytes, "bytes copied by reclaim");
+    counter("reclaim_dropped_total", m.reclaim_dropped, "fragments not worth copying");
+    counter("reclaim_rot_total", m.reclaim_rot, "rot found by reclaim");
+    counter("room_wanted_total", m.room_wanted, "evictions asked for");
+    counter("checkpoints_total", m.checkpoints, "checkpoints written");
+    counter("checkpoint_entries_total", m.checkpoint_entries, "fragments in them");
+    counter("scrubbed_total", m.scrubbed, "fragments scrubbed");
+    counter("scrubbed_bytes_total", m.scrubbed_bytes, "bytes scrubbed");
+    counter("scrub_rot_total", m.scrub_rot, "rot found by scrub");
+  }
+}
+
+}  // namespace
+
+const char* drop_reason_name(DropReason reason) {
+  switch (reason) {
+    case DropReason::kTorn:
+      return "torn";
+    case DropReason::kOlderAttempt:
+      return "older_attempt";
+    case DropReason::kKilled:
+      return "killed";
+    case DropReason::kOldGeneration:
+      return "old_generation";
+    case DropReason::kForeign:
+      return "foreign";
+    case DropReason::kRot:
+      return "rot";
+    case DropReason::kTargetLost:
+      return "target_lost";
+    case DropReason::kIndexFull:
+      return "index_full";
+    case DropReason::kReclaimed:
+      return "reclaimed";
+  }
+  return "unknown";
+}
+
+Result<std::unique_ptr<Flash>> Flash::open(Reactor& reactor, const Clock&, Entropy& entropy,
+                                           std::vector<TargetInfo> targets,
+                                           std::vector<std::unique_ptr<BlockDevice>> devices,
+                                           FlashUser& user, const FlashOptions& options) {
+  if (targets.empty() || targets.size() > kTargetsMax || targets.size() != devices.size()) {
+    return Status::invalid("flash: 1 .. 32 targets, each with its device");
+  }
+  if (options.shards == 0 || options.shard >= options.shards || options.reads_max == 0 ||
+      options.writes_max == 0 || options.free_segments_min == 0 ||
+      options.io_bytes_max < kPageBytes || options.io_bytes_max % kPageBytes != 0 ||
+      options.io_ns_max == 0) {
+    return Status::invalid("flash: an option is zero or out of range");
+  }
+  if (options.ack_before_flush_mutant) {
+    logf(LogLevel::kError, "flash",
+         "MUTANT: durable appends are acknowledged before their flush; for the ledger only");
+  }
+  auto flash = std::make_unique<FlashImpl>(reactor, user, options);
+  uint32_t slices = 0;
+  for (uint32_t i = 0; i < targets.size(); ++i) {
+    VARVE_TRY(const TargetGeometry geometry, geometry_of(targets[i].super));
+    if (targets[i].super.target_index != i) return Status::invalid("flash: targets out of order");
+    if (i > 0 && geometry.slices != slices) {
+      return Status::invalid("flash: targets with different numbers of slices");
+    }
+    if (options.shards > geometry.slices) return Status::invalid("flash: more shards than slices");
+    if (devices[i] == nullptr || devices[i]->capacity_bytes() < bytes_of(geometry.pages())) {
+      return Status::invalid("flash: device smaller than its superblock says");
+    }
+    slices = geometry.slices;
+    flash->add_target(entropy, std::move(targets[i]), geometry, std::move(devices[i]));
+  }
+  return std::unique_ptr<Flash>(std::move(flash));
+}
+
+}  // namespace varve::flash

@@ -1,0 +1,288 @@
+// Empties and erases segments, one victim at a time; the stages are in the order of a victim's end.
+// The victim stays readable until its last reader is gone; its header is zeroed only after the
+// copies were flushed, so a crash in between finds each fragment twice and never not at all.
+#include "server/flash/reclaim.h"
+
+#include <algorithm>
+
+namespace varve::flash {
+
+ReclaimOp::ReclaimOp(Target& target, SegmentWriter& writer) : WindowOp(target), writer_(writer) {
+  entries_.reserve(1024);
+  header_.owner = this;
+  header_.on_done = [](HeaderWaiter& waiter, Status status) {
+    static_cast<ReclaimOp*>(waiter.owner)->completed(status);
+  };
+}
+
+void ReclaimOp::wake() {
+  if (stage_ == Stage::kIdle) return go(Stage::kPick);
+  if (stage_ == Stage::kReaders) again();
+}
+
+void ReclaimOp::run() {
+  RunScope scope(*this);
+  const Status status = take_failure();
+  if (!target_.ok()) {
+    stage_ = Stage::kIdle;
+    return;
+  }
+  switch (stage_) {
+    case Stage::kIdle:
+      return;
+    case Stage::kPick:
+      return pick();
+    case Stage::kChoose:
+      return choose();
+    case Stage::kFooterRead:
+      return take_footer(status);
+    case Stage::kEntries:
+      return entries();
+    case Stage::kCopyRead:
+      return copy_read();
+    case Stage::kCopyTake:
+      return copy_take(status);
+    case Stage::kCopyWritten:
+      copied_pages_ += window_count_;
+      if (copied_pages_ < from_.place.pages) return go(Stage::kCopyRead);
+      stage_ = Stage::kCopied;
+      return writer_.header_written(*io_, header_) ? again() : wait(1);
+    case Stage::kCopied:
+      return copied();
+    case Stage::kCopyFlushed:
+      return go(Stage::kReaders);
+    case Stage::kReaders:
+      return readers();
+    case Stage::kZeroed:
+      stage_ = Stage::kErased;
+      flush();
+      return wait(1);
+    case Stage::kErased:
+      return erased();
+    case Stage::kDiscarded:
+      log_->erased(victim_);
+      target_.changed(*log_);
+      return go(Stage::kChoose);
+  }
+}
+
+bool ReclaimOp::wants(const Target& target, const SliceLog& log) {
+  if (target.draining || !target.ok() || !log.ready || log.stalled()) return false;
+  return log.room_refused || log.free_count() < log.low_water();
+}
+
+void ReclaimOp::pick() {
+  const auto slices = static_cast<uint32_t>(target_.logs.size());
+  for (uint32_t i = 0; i < slices; ++i) {  // round robin: one busy slice does not starve others
+    SliceLog* log = target_.logs[(next_slice_ + i) % slices].get();
+    if (log == nullptr || !wants(target_, *log)) continue;
+    next_slice_ = (next_slice_ + i + 1) % slices;
+    log_ = log;
+    asks_ = 0;
+    fruitless_ = 0;
+    free_best_ = log->free_count();
+    return go(Stage::kChoose);
+  }
+  SliceLog* last = log_;
+  log_ = nullptr;
+  stage_ = Stage::kIdle;
+  if (last != nullptr) target_.changed(*last);  // a drain may have waited for us
+}
+
+void ReclaimOp::choose() {
+  if (!wants(target_, *log_)) return go(Stage::kPick);
+  pressed_ = log_->room_refused || log_->free_count() <= log_->kept_free();
+  if (log_->room_refused && log_->free_count() > log_->kept_free()) {
+    log_->room_refused = false;  // whoever was refused finds a free segment now
+    return go(Stage::kChoose);
+  }
+  if (log_->free_count() > free_best_) {
+    free_best_ = log_->free_count();
+    fruitless_ = 0;
+  }
+  const std::optional<uint32_t> victim = log_->victim();
+  const uint32_t usable = target_.geometry.fragment_pages_max();
+  const uint32_t gain = victim.has_value() ? log_->gain(log_->segment(*victim)) : 0;
+  if (gain < std::max(1u, usable / 4) && asks_ < kAsksMax && ask()) return go(Stage::kChoose);
+  const uint32_t least = std::max(1u, pressed_ ? usable / 16 : usable / 4);
+  if (gain < least || ++fruitless_ > kFruitlessMax) return give_up();
+  asks_ = 0;
+  victim_ = *victim;
+  copied_any_ = false;
+  log_->reclaiming(victim_);
+  entries_.clear();
+  cursor_ = 0;
+  if (log_->segment(victim_).live_pages == 0) return emptied();
+  stage_ = Stage::kFooterRead;
+  footer_read(*log_, victim_);
+  return wait(1);
+}
+
+// True: the user released something, so the choice may be better now.
+bool ReclaimOp::ask() {
+  ++asks_;
+  const uint64_t before = log_->live_pages();
+  const uint32_t pages = std::max(target_.geometry.segment_pages / 4, log_->room_refused_pages);
+  target_.metrics.room_wanted.add();
+  target_.user.on_room_wanted(target_.index(), log_->slice(), pages);
+  return log_->live_pages() < before;
+}
+
+// Nothing to gain now; release() and the next refusal end the rest.
+void ReclaimOp::give_up() {
+  log_->stall();
+  log_->room_refused = false;
+  return go(Stage::kPick);
+}
+
+void ReclaimOp::take_footer(Status status) {
+  const Footer footer = footer_take(*log_, victim_, status);
+  if (footer == Footer::kMore) return wait(1);
+  if (footer == Footer::kNone) {
+    logf(LogLevel::kWarn, "flash",
+         "target %u slice %u segment %u: footer does not verify; not reclaimed before a restart",
+         target_.index(), log_->slice(), victim_);
+    target_.metrics.reclaim_rot.add();
+    log_->segment(victim_).footer_rotten = true;
+    log_->reclaim_given_up(victim_);
+    return go(Stage::kChoose);
+  }
+  for (uint32_t i = 0; i < footer_count(); ++i)
+    entries_.push_back(footer_at(i));
+  return go(Stage::kEntries);
+}
+
+void ReclaimOp::entries() {
+  for (uint32_t asked = 0; cursor_ < entries_.size() && asked < kVerdictsMax; ++asked) {
+    const FragmentInfo info = info_of(entries_[cursor_], target_.index(), log_->slice(), victim_);
+    const FlashUser::Verdict verdict = target_.user.on_reclaim(info.block, info.place);
+    if (verdict == FlashUser::Verdict::kReinsert) {
+      if (copy_begin(info)) return go(Stage::kCopyRead);
+      log_->reclaim_given_up(victim_);  // no free segment to copy to: wait for one
+      return give_up();
+    }
+    if (verdict == FlashUser::Verdict::kDropped) {
+      log_->live_drop(victim_, info.place.pages);
+      target_.metrics.reclaim_dropped.add();
+    }
+    ++cursor_;
+  }
+  if (cursor_ < entries_.size()) return go(Stage::kEntries);
+  emptied();
+}
+
+bool ReclaimOp::copy_begin(const FragmentInfo& from) {
+  open_ = log_->take_reclaim(from.place.pages);
+  if (open_ == nullptr) return false;
+  from_ = from;
+  io_ = &writer_.open(*log_, *open_);
+  to_ = log_->place(*open_, from.place.pages, from.place.lead_pages);
+  copied_pages_ = 0;
+  tries_ = 0;
+  return true;
+}
+
+void ReclaimOp::copy_read() {
+  window_count_ = std::min(kWindowPages, from_.place.pages - copied_pages_);
+  stage_ = Stage::kCopyTake;
+  read(target_.offset(*log_, victim_, from_.place.page + copied_pages_), 0, window_count_);
+  return wait(1);
+}
+
+void ReclaimOp::copy_take(Status status) {
+  if (!status.ok()) {
+    if (++tries_ < kReadTries) return go(Stage::kCopyRead);
+    return copy_lost(status.what());
+  }
+  if (!verify_window(window_count_)) return copy_lost("checksum or header");
+  stage_ = Stage::kCopyWritten;
+  write(target_.offset(*log_, to_.segment, to_.page + copied_pages_), 0, window_count_);
+  return wait(1);
+}
+
+// The window's part of the fragment verifies; its header then says where the copy lies.
+bool ReclaimOp::verify_window(uint32_t pages) {
+  uint32_t skip = 0;
+  if (copied_pages_ == 0) {
+    const Segment& victim = log_->segment(victim_);
+    const HeaderExpect expect = {victim.nonce, victim.sequence, from_.place.page,
+                                 from_.place.pages};
+    if (!check_.begin(view(0, pages), expect).ok()) return false;
+    if (check_.block() != from_.block || check_.header().attempt != from_.attempt ||
+        check_.header().pages != from_.place.pages) {
+      return false;
+    }
+    skip = check_.header().header_pages;
+  }
+  if (skip < pages && !check_.feed(view(skip, pages - skip))) return false;
+  if (copied_pages_ == 0) {
+    const Segment& segment = log_->segment(to_.segment);
+    auto& header = *reinterpret_cast<FragmentHeader*>(window_.page(0));
+    const iovec piece = {window_.page(0), static_cast<size_t>(bytes_of(skip))};
+    seal_header({&piece, 1}, header, {segment.nonce, segment.sequence, to_.page, to_.pages});
+    copy_entry_ = entry_of(header);
+  }
+  return copied_pages_ + pages < from_.place.pages || check_.complete();
+}
+
+void ReclaimOp::copy_lost(const char* why) {
+  logf(LogLevel::kError, "flash",
+       "rot: block %s rank %u on target %u slice %u segment %u page %u, found by reclaim: %s",
+       short_name(from_.block.base).c_str(), from_.block.rank, target_.index(), log_->slice(),
+       victim_, from_.place.page, why);
+  target_.metrics.reclaim_rot.add();
+  log_->live_drop(to_.segment, to_.pages);
+  log_->append_ended(*open_);
+  target_.user.on_lost(from_.block, from_.place, DropReason::kRot);
+  ++cursor_;
+  return go(Stage::kEntries);
+}
+
+void ReclaimOp::copied() {
+  io_->footer.add(copy_entry_);
+  target_.flusher.note_write();
+  copied_any_ = true;
+  if (target_.user.on_moved(from_.block, from_.place, to_)) {
+    log_->live_drop(victim_, from_.place.pages);
+    target_.metrics.reinserted.add();
+    target_.metrics.reinserted_bytes.add(bytes_of(to_.pages));
+  } else {
+    log_->live_drop(to_.segment, to_.pages);  // it died meanwhile, and was released there
+  }
+  log_->append_ended(*open_);
+  ++cursor_;
+  target_.changed(*log_);  // an open segment that is full may be sealed
+  return go(Stage::kEntries);
+}
+
+void ReclaimOp::emptied() {
+  if (!copied_any_) return go(Stage::kReaders);
+  stage_ = Stage::kCopyFlushed;
+  flush();
+  return wait(1);
+}
+
+void ReclaimOp::readers() {
+  Segment& victim = log_->segment(victim_);
+  if (victim.readers > 0) return;  // the last one's end wakes us
+  // Whatever the user called dead it had released, or it would be lost here.
+  VARVE_ASSERT(victim.live_pages == 0, victim_, victim.live_pages);
+  log_->erasing(victim_);
+  stage_ = Stage::kZeroed;
+  zero_page(target_.offset(*log_, victim_, 0));
+  return wait(1);
+}
+
+void ReclaimOp::erased() {
+  target_.metrics.reclaimed_segments.add();
+  if (target_.options.discard_erased) {
+    stage_ = Stage::kDiscarded;
+    discard(target_.offset(*log_, victim_, 1), bytes_of(target_.geometry.segment_pages - 1));
+    return wait(1);
+  }
+  log_->erased(victim_);
+  target_.changed(*log_);
+  return go(Stage::kChoose);
+}
+
+}  // namespace varve::flash

@@ -1,0 +1,477 @@
+// Checkpoint first, then footers, then tails: the steps of FORMAT 8 in the order they are written
+// there. Nothing here trusts a byte: what does not verify is passed over, counted and read the
+// longer way.
+#include "server/flash/recover.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace varve::flash {
+
+RecoverOp::RecoverOp(Target& target, SegmentWriter& writer, const Work& work)
+    : WindowOp(target), writer_(writer), work_(work) {
+  VARVE_ASSERT(work.next != nullptr && work.done != nullptr);
+  header_reads_.resize(kHeaderReads);
+  header_runs_.resize(kHeaderReads);
+  for (uint32_t i = 0; i < kHeaderReads; ++i) {
+    Transfer& transfer = header_reads_[i];
+    header_runs_[i] = {window_.page(i), kPageBytes};
+    transfer.runs = {&header_runs_[i], 1};
+    transfer.length_bytes = kPageBytes;
+    transfer.owner = this;
+    transfer.on_done = [](Transfer& done) {  // one unreadable header is not the op's failure
+      static_cast<RecoverOp*>(done.owner)->completed(Status::ok_status());
+    };
+    transfer.limbo.on_returned = [](void*) {};
+  }
+}
+
+void RecoverOp::start() {
+  VARVE_ASSERT(stage_ == Stage::kIdle);
+  go(Stage::kPick);
+}
+
+void RecoverOp::run() {
+  RunScope scope(*this);
+  const Status status = take_failure();
+  if (!target_.ok() && log_ != nullptr) stage_ = Stage::kSliceDone;
+  switch (stage_) {
+    case Stage::kIdle:
+      return;
+    case Stage::kPick:
+      return pick();
+    case Stage::kAreaA:
+      if (status.ok()) read_area(0);
+      stage_ = Stage::kAreaB;
+      read(bytes_of(target_.geometry.checkpoint_page(log_->slice(), 1)), 0, 1);
+      return wait(1);
+    case Stage::kAreaB:
+      if (status.ok()) read_area(1);
+      return go(Stage::kHeaders);
+    case Stage::kHeaders:
+      if (headers_first_ == log_->segment_count()) return go(Stage::kTable);
+      stage_ = Stage::kHeadersRead;
+      return wait(send_headers());
+    case Stage::kHeadersRead:
+      take_headers();
+      return go(Stage::kHeaders);
+    case Stage::kTable:
+      return read_table();
+    case Stage::kTableRead:
+      return take_table(status);
+    case Stage::kEntries:
+      return read_entries();
+    case Stage::kEntriesRead:
+      if (!status.ok()) entries_left_ = 0;  // the rest comes from footers
+      return go(status.ok() ? Stage::kEntriesTell : Stage::kEntries);
+    case Stage::kEntriesTell:
+      return go(tell_entries() ? Stage::kEntries : Stage::kEntriesTell);
+    case Stage::kSegment:
+      return read_segment();
+    case Stage::kTrailerRead:
+      return take_trailer(status);
+    case Stage::kFooterRead:
+      return take_footer(status);
+    case Stage::kFooterTell:
+      return go(tell_footer() ? Stage::kSegment : Stage::kFooterTell);
+    case Stage::kScan:
+      return scan_.done() ? scanned() : read_tail();
+    case Stage::kScanRead:
+      if (status.ok()) scan_.feed(view(0, window_count_));
+      if (!status.ok()) scan_.skip(window_count_);
+      return go(Stage::kScan);
+    case Stage::kScanTell:
+      return tell_scan() ? seal_scanned() : go(Stage::kScanTell);
+    case Stage::kSealed:
+      return go(Stage::kSegment);
+    case Stage::kEraseFlush:
+      stage_ = Stage::kErased;
+      flush();
+      return wait(1);
+    case Stage::kErased:
+      log_->erased(segment_);
+      return go(Stage::kSegment);
+    case Stage::kSliceDone:
+      return end_slice();
+  }
+}
+
+void RecoverOp::pick() {
+  SliceLog* next = work_.next(work_.owner, target_);
+  if (next == nullptr) {
+    stage_ = Stage::kIdle;
+    return;
+  }
+  begin_slice(*next);
+  stage_ = Stage::kAreaA;
+  read(bytes_of(target_.geometry.checkpoint_page(log_->slice(), 0)), 0, 1);
+  return wait(1);
+}
+
+void RecoverOp::read_table() {
+  if (checkpoint_.magic == 0 || area_page_ == 1 + table_pages()) {
+    rows_complete();
+    return go(Stage::kEntries);
+  }
+  window_count_ = std::min(kWindowPages, 1 + table_pages() - area_page_);
+  stage_ = Stage::kTableRead;
+  read(area_offset(area_page_), 0, window_count_);
+  return wait(1);
+}
+
+void RecoverOp::take_table(Status status) {
+  if (!status.ok()) checkpoint_.magic = 0;
+  for (uint32_t i = 0; i < window_count_ && checkpoint_.magic != 0; ++i) {
+    take_table_page(view(i, 1), area_page_ + i);
+  }
+  area_page_ += window_count_;
+  return go(Stage::kTable);
+}
+
+void RecoverOp::read_entries() {
+  if (entries_left_ == 0) {
+    plan_segments();
+    return go(Stage::kSegment);
+  }
+  window_count_ = static_cast<uint32_t>(
+      std::min<uint64_t>(kWindowPages, (entries_left_ + kEntriesPerPage - 1) / kEntriesPerPage));
+  cursor_ = 0;
+  stage_ = Stage::kEntriesRead;
+  read(area_offset(area_page_), 0, window_count_);
+  return wait(1);
+}
+
+void RecoverOp::read_segment() {
+  if (next_pending_ == pending_.size()) return go(Stage::kSliceDone);
+  segment_ = pending_[next_pending_++];
+  stage_ = Stage::kTrailerRead;
+  read(target_.offset(*log_, segment_, target_.geometry.segment_pages - 1), 0, 1);
+  return wait(1);
+}
+
+void RecoverOp::take_footer(Status status) {
+  const uint32_t pages = footer_pages_of(trailer_.entry_count);
+  if (!status.ok() || !check_footer(view(0, pages), trailer_, target_.geometry.segment_pages)) {
+    return no_footer();
+  }
+  cursor_ = 0;
+  Segment& segment = log_->segment(segment_);
+  segment.sequence = trailer_.sequence;
+  segment.nonce = trailer_.nonce;
+  segment.used_pages = trailer_.used_pages;
+  log_->sequence_seen(trailer_.sequence);
+  log_->sealed(segment_);
+  return go(Stage::kFooterTell);
+}
+
+void RecoverOp::read_tail() {
+  window_count_ = std::min(kWindowPages, target_.geometry.segment_pages - scan_.want_page());
+  stage_ = Stage::kScanRead;
+  read(target_.offset(*log_, segment_, scan_.want_page()), 0, window_count_);
+  return wait(1);
+}
+
+void RecoverOp::seal_scanned() {
+  stage_ = Stage::kSealed;
+  seal_->sealed_waiter = this;
+  writer_.seal(*seal_);
+  return wait(1);
+}
+
+FooterExpect RecoverOp::expect(uint32_t segment) const {
+  const Segment& known = log_->segment(segment);
+  return {std::span<const std::byte, 16>(target_.info.super.target_uuid),
+          log_->slice(),
+          segment,
+          known.sequence,
+          known.nonce,
+          target_.geometry.segment_pages};
+}
+
+uint64_t RecoverOp::area_offset(uint32_t page) const {
+  return bytes_of(target_.geometry.checkpoint_page(log_->slice(), log_->checkpoint_area) + page);
+}
+
+uint32_t RecoverOp::table_pages() const {
+  return (checkpoint_.segment_count + kRowsPerPage - 1) / kRowsPerPage;
+}
+
+void RecoverOp::begin_slice(SliceLog& log) {
+  log_ = &log;
+  checkpoint_ = CheckpointHeader();
+  checkpoint_.magic = 0;
+  found_.assign(log.segment_count(), Found());
+  rows_.clear();
+  pending_.clear();
+  headers_first_ = 0;
+  area_page_ = 1;
+  row_ = row_told_ = 0;
+  row_page_ = 1;
+  entries_left_ = 0;
+  next_pending_ = 0;
+}
+
+// Takes the checkpoint header in page 0 of the window if it is valid and newer than what we have.
+bool RecoverOp::read_area(uint32_t area) {
+  const auto header = load<CheckpointHeader>(view(0, 1));
+  if (header.magic != kCheckpointMagic || header.version != kFormatVersion) return false;
+  if (!check_page(view(0, 1), 0, 0, header.write_count)) return false;
+  if (header.slice != log_->slice() ||
+      std::memcmp(header.target_uuid, target_.info.super.target_uuid, 16) != 0) {
+    return false;
+  }
+  const uint64_t table = (uint64_t{header.segment_count} + kRowsPerPage - 1) / kRowsPerPage;
+  const uint64_t entries = (header.entry_count + kEntriesPerPage - 1) / kEntriesPerPage;
+  if (header.segment_count > log_->segment_count() ||
+      header.entry_count > uint64_t{kSegmentFragmentsMax} * kSegmentsMax ||
+      1 + table + entries > target_.geometry.checkpoint_pages) {
+    return false;
+  }
+  if (checkpoint_.magic != 0 && header.write_count <= checkpoint_.write_count) return false;
+  checkpoint_ = header;
+  log_->checkpoint_area = area;
+  log_->checkpoint_count = header.write_count;
+  if (header.next_sequence > 0) log_->sequence_seen(header.next_sequence - 1);
+  return true;
+}
+
+uint32_t RecoverOp::send_headers() {
+  headers_count_ = std::min(kHeaderReads, log_->segment_count() - headers_first_);
+  for (uint32_t i = 0; i < headers_count_; ++i) {
+    header_reads_[i].offset_bytes = target_.offset(*log_, headers_first_ + i, 0);
+    target_.io.submit(header_reads_[i], IoClass::kBackRead);
+  }
+  return headers_count_;
+}
+
+void RecoverOp::take_headers() {
+  for (uint32_t i = 0; i < headers_count_; ++i) {
+    const uint32_t index = headers_first_ + i;
+    Segment& segment = log_->segment(index);
+    if (!header_reads_[i].status.ok()) {
+      found_[index].unreadable = true;
+      segment.state = SegmentState::kBad;
+      target_.metrics.unreadable_segments.add();
+      continue;
+    }
+    SegmentHeader header;
+    found_[index].header = read_segment_header(view(i, 1), expect(index), &header);
+    if (found_[index].header == HeaderFound::kZero) log_->free_found(index);
+    if (found_[index].header != HeaderFound::kValid) continue;
+    segment.sequence = header.sequence;
+    segment.nonce = header.nonce;
+    log_->sequence_seen(header.sequence);
+  }
+  headers_first_ += headers_count_;
+}
+
+// A page that does not verify: without a whole table the checkpoint says nothing.
+void RecoverOp::take_table_page(ConstByteSpan page, uint32_t index) {
+  if (!check_page(page, 0, index, checkpoint_.write_count)) {
+    checkpoint_.magic = 0;
+    return;
+  }
+  for (uint32_t i = 0; i < kRowsPerPage && rows_.size() < checkpoint_.segment_count; ++i) {
+    const auto row =
+        load<CheckpointSegment>(page, sizeof(PagePrefix) + i * sizeof(CheckpointSegment));
+    Row taken;
+    taken.segment = row.segment;
+    taken.entries = row.entry_count;
+    if (row.segment < log_->segment_count()) {
+      const Segment& segment = log_->segment(row.segment);
+      taken.covered = found_[row.segment].header == HeaderFound::kValid &&
+                      !found_[row.segment].unreadable && !found_[row.segment].covered &&
+                      segment.sequence == row.sequence && segment.nonce == row.nonce;
+      if (taken.covered) found_[row.segment].covered = true;
+    }
+    rows_.push_back(taken);
+  }
+}
+
+void RecoverOp::rows_complete() {
+  uint64_t sum = 0;
+  for (const Row& row : rows_)
+    sum += row.entries;
+  if (checkpoint_.magic == 0 || sum != checkpoint_.entry_count) {
+    checkpoint_.magic = 0;
+    rows_.clear();
+    for (Found& found : found_)
+      found.covered = false;
+    sum = 0;
+  }
+  entries_left_ = sum;
+  for (const Row& row : rows_) {  // without entries: nothing lives there, and that is known
+    if (!row.covered) continue;
+    Segment& segment = log_->segment(row.segment);
+    segment.state = SegmentState::kSealed;
+    segment.used_pages = target_.geometry.segment_pages;
+  }
+}
+
+// Entries of the window, at most kDeliverMax a turn. True: the window is done with.
+bool RecoverOp::tell_entries() {
+  uint32_t told = 0;
+  while (cursor_ < window_count_ && told < kDeliverMax) {
+    const ConstByteSpan page = view(cursor_, 1);
+    bool good = check_page(page, 0, area_page_ + cursor_, checkpoint_.write_count);
+    const auto count = static_cast<uint32_t>(std::min<uint64_t>(kEntriesPerPage, entries_left_));
+    for (uint32_t i = 0; good && i < count; ++i) {
+      while (row_ < rows_.size() && row_told_ == rows_[row_].entries) {
+        ++row_;
+        row_told_ = 0;
+        row_page_ = 1;
+      }
+      const Row& row = rows_[row_];
+      ++row_told_;
+      --entries_left_;
+      if (!row.covered) continue;
+      const auto entry = load<CatalogEntry>(page, sizeof(PagePrefix) + i * sizeof(CatalogEntry));
+      good = check_entry(entry, row_page_, target_.geometry.segment_pages);
+      if (!good) break;
+      row_page_ = uint32_t{entry.page} + entry.pages;
+      tell(row.segment, entry, RecoverSource::kCheckpoint);
+      ++told;
+    }
+    ++cursor_;
+    if (!good) {  // rot: what was not told comes from footers, the broken row from where it broke
+      target_.metrics.dropped_rot.add();
+      entries_left_ = 0;
+      return true;
+    }
+  }
+  if (cursor_ < window_count_) return false;
+  area_page_ += window_count_;
+  return true;
+}
+
+// What the checkpoint did not tell to its end, and what it did not know, by sequence.
+void RecoverOp::plan_segments() {
+  while (row_ < rows_.size() && row_told_ == rows_[row_].entries) {
+    ++row_;
+    row_told_ = 0;
+    row_page_ = 1;
+  }
+  for (; row_ < rows_.size(); ++row_) {
+    const Row& row = rows_[row_];
+    if (!row.covered) continue;
+    found_[row.segment].covered = false;
+    found_[row.segment].resume_page = row_page_;
+    log_->segment(row.segment).state = SegmentState::kUnknown;
+    row_page_ = 1;
+  }
+  for (uint32_t i = 0; i < log_->segment_count(); ++i) {
+    const Found& found = found_[i];
+    if (!found.covered && !found.unreadable && found.header != HeaderFound::kZero) {
+      pending_.push_back(i);
+    }
+  }
+  std::stable_sort(pending_.begin(), pending_.end(), [this](uint32_t a, uint32_t b) {
+    const bool lost_a = found_[a].header == HeaderFound::kInvalid;
+    const bool lost_b = found_[b].header == HeaderFound::kInvalid;
+    if (lost_a != lost_b) return lost_b;
+    return log_->segment(a).sequence < log_->segment(b).sequence;
+  });
+}
+
+void RecoverOp::take_trailer(Status status) {
+  if (!status.ok()) return no_footer();
+  Result<FooterTrailer> trailer = read_trailer(view(0, 1), expect(segment_));
+  if (!trailer.has_value()) return no_footer();
+  trailer_ = *trailer;
+  const uint32_t pages = footer_pages_of(trailer_.entry_count);
+  stage_ = Stage::kFooterRead;
+  read(target_.offset(*log_, segment_, target_.geometry.segment_pages - pages), 0, pages);
+  return wait(1);
+}
+
+// Tail scan; without any identity (header rotten too) an erasure.
+void RecoverOp::no_footer() {
+  if (found_[segment_].header == HeaderFound::kValid) {
+    const Segment& segment = log_->segment(segment_);
+    scan_.begin(segment.nonce, segment.sequence, target_.geometry.segment_pages);
+    return go(Stage::kScan);
+  }
+  target_.metrics.dropped_rot.add();
+  logf(LogLevel::kWarn, "flash",
+       "target %u slice %u segment %u: header rotten and no footer; what it held is lost",
+       target_.index(), log_->slice(), segment_);
+  erase();
+}
+
+void RecoverOp::erase() {
+  log_->erasing(segment_);
+  stage_ = Stage::kEraseFlush;
+  zero_page(target_.offset(*log_, segment_, 0));
+  return wait(1);
+}
+
+bool RecoverOp::tell_footer() {
+  const uint32_t pages = footer_pages_of(trailer_.entry_count);
+  const uint32_t end = std::min(trailer_.entry_count, cursor_ + kDeliverMax);
+  for (; cursor_ < end; ++cursor_) {
+    const CatalogEntry entry = footer_entry(view(0, pages), pages, cursor_);
+    if (entry.page < found_[segment_].resume_page) continue;
+    tell(segment_, entry, RecoverSource::kFooter);
+  }
+  return cursor_ == trailer_.entry_count;
+}
+
+void RecoverOp::scanned() {
+  target_.metrics.dropped_torn.add(scan_.torn());
+  Segment& segment = log_->segment(segment_);
+  if (scan_.entries().empty() && segment.live_pages == 0) return erase();
+  seal_ = &writer_.adopt(*log_, segment_);
+  segment.used_pages = scan_.used_pages();
+  segment.state = SegmentState::kSealing;  // readable from the first fragment told
+  cursor_ = 0;
+  return go(Stage::kScanTell);
+}
+
+bool RecoverOp::tell_scan() {
+  const auto count = static_cast<uint32_t>(scan_.entries().size());
+  const uint32_t end = std::min(count, cursor_ + kDeliverMax);
+  for (; cursor_ < end; ++cursor_) {
+    const CatalogEntry& entry = scan_.entries()[cursor_];
+    seal_->footer.add(entry);
+    if (entry.page >= found_[segment_].resume_page) tell(segment_, entry, RecoverSource::kTail);
+  }
+  return cursor_ == count;
+}
+
+void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource source) {
+  if (old_generation(entry)) return target_.metrics.dropped_generation.add();
+  const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment);
+  // Counted before the user is told, so that it may release() at once; taken back when refused.
+  log_->live_add(segment, entry.pages);
+  if (!target_.user.on_recovered(info)) {
+    log_->live_drop(segment, entry.pages);
+    return target_.metrics.refused.add();
+  }
+  target_.metrics.recovered[static_cast<size_t>(source)].add();
+  target_.metrics.recovered_bytes[static_cast<size_t>(source)].add(bytes_of(entry.pages));
+}
+
+bool RecoverOp::old_generation(const CatalogEntry& entry) const {
+  const Superblock& super = target_.info.super;
+  for (uint32_t i = 0; i < super.generation_count; ++i) {
+    const DomainGeneration& current = super.generations[i];
+    if (current.domain != entry.domain) continue;
+    if (current.lineage == 0 && entry.domain_generation < current.domain_generation) return true;
+    if (current.lineage != 0 && current.lineage == entry.lineage &&
+        entry.lineage_generation < current.lineage_generation) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void RecoverOp::end_slice() {
+  SliceLog& log = *log_;
+  log_ = nullptr;
+  log.ready = true;
+  stage_ = Stage::kPick;
+  again();
+  work_.done(work_.owner, target_, log);
+}
+
+}  // namespace varve::flash

@@ -1,0 +1,132 @@
+// Recovery of the slices of one target, one after the other (FORMAT 8).
+//
+// A target has kRecoverOps of these at work at once; each takes the next slice that nobody has
+// taken. Work per turn is bounded: a window of I/O, or kDeliverMax fragments told to the user.
+#pragma once
+
+#include <vector>
+
+#include "server/flash/segment_writer.h"
+#include "server/flash/tail_scan.h"
+#include "server/flash/window_op.h"
+
+namespace varve::flash {
+
+inline constexpr uint32_t kRecoverOps = 2;     // per target
+inline constexpr uint32_t kDeliverMax = 1024;  // fragments in one turn
+inline constexpr uint32_t kHeaderReads = 64;   // segment headers at once
+
+enum class RecoverSource : uint8_t { kCheckpoint, kFooter, kTail };
+
+class RecoverOp final : public WindowOp {
+ public:
+  // Gives the next slice to recover, null when there is none; told when one is done.
+  struct Work {
+    SliceLog* (*next)(void* owner, Target& target) = nullptr;
+    void (*done)(void* owner, Target& target, SliceLog& log) = nullptr;
+    void* owner = nullptr;
+  };
+  RecoverOp(Target& target, SegmentWriter& writer, const Work& work);
+
+  void start();
+  bool running() const { return stage_ != Stage::kIdle; }
+  void run() override;
+  const char* name() const override { return "flash.recover"; }
+
+ private:
+  enum class Stage : uint8_t {
+    kIdle,
+    kPick,
+    kAreaA,
+    kAreaB,
+    kHeaders,
+    kHeadersRead,
+    kTable,
+    kTableRead,
+    kEntries,
+    kEntriesRead,
+    kEntriesTell,
+    kSegment,
+    kTrailerRead,
+    kFooterRead,
+    kFooterTell,
+    kScan,
+    kScanRead,
+    kScanTell,
+    kSealed,
+    kEraseFlush,
+    kErased,
+    kSliceDone,
+  };
+  struct Row {  // of the checkpoint's table
+    uint32_t segment = 0;
+    uint32_t entries = 0;
+    bool covered = false;
+  };
+  struct Found {  // what is known of a segment of this slice
+    HeaderFound header = HeaderFound::kZero;
+    bool unreadable = false;
+    bool covered = false;
+    uint32_t resume_page = 1;  // entries before it came from a checkpoint that broke off
+  };
+
+  void go(Stage stage) {
+    stage_ = stage;
+    again();
+  }
+  void pick();
+  void begin_slice(SliceLog& log);
+  bool read_area(uint32_t area);
+  uint32_t send_headers();
+  void take_headers();
+  void read_table();
+  void take_table(Status status);
+  void take_table_page(ConstByteSpan page, uint32_t index);
+  void rows_complete();
+  void read_entries();
+  bool tell_entries();
+  void plan_segments();
+  void read_segment();
+  void take_trailer(Status status);
+  void take_footer(Status status);
+  void no_footer();
+  void erase();
+  bool tell_footer();
+  void read_tail();
+  void scanned();
+  bool tell_scan();
+  void seal_scanned();
+  void tell(uint32_t segment, const CatalogEntry& entry, RecoverSource source);
+  bool old_generation(const CatalogEntry& entry) const;
+  void end_slice();
+  FooterExpect expect(uint32_t segment) const;
+  uint64_t area_offset(uint32_t page) const;
+  uint32_t table_pages() const;
+
+  SegmentWriter& writer_;
+  Work work_;
+  Stage stage_ = Stage::kIdle;
+  SliceLog* log_ = nullptr;
+  CheckpointHeader checkpoint_;  // magic 0: none
+  std::vector<Found> found_;
+  std::vector<Row> rows_;
+  std::vector<uint32_t> pending_;  // segments to read from footer or tail, by sequence
+  std::vector<Transfer> header_reads_;
+  std::vector<iovec> header_runs_;
+  uint32_t headers_first_ = 0;  // of the batch
+  uint32_t headers_count_ = 0;
+  uint32_t area_page_ = 0;     // next page of the checkpoint area
+  uint32_t window_count_ = 0;  // pages in the window
+  uint32_t cursor_ = 0;        // page or entry inside the window
+  uint32_t row_ = 0;
+  uint32_t row_told_ = 0;      // entries of the row already passed
+  uint32_t row_page_ = 1;      // first page the row's next entry may have
+  uint64_t entries_left_ = 0;  // of the checkpoint
+  uint32_t next_pending_ = 0;
+  uint32_t segment_ = 0;  // being read
+  FooterTrailer trailer_;
+  TailScan scan_;
+  SegmentIo* seal_ = nullptr;
+};
+
+}  // namespace varve::flash

@@ -1,0 +1,353 @@
+// Geometry of a target and the states of the segments of one slice.
+// Free segments are handed out oldest first; the order of everything here is deterministic.
+#include "server/flash/segment.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace varve::flash {
+
+namespace {
+
+constexpr uint64_t kSegmentBytesMin = 4 * kMiB;
+
+uint32_t checkpoint_pages_for(uint64_t room_pages, uint32_t segment_pages) {
+  const uint64_t rows = room_pages / segment_pages;
+  const uint64_t least = 1 + (rows + kRowsPerPage - 1) / kRowsPerPage + 2;
+  return static_cast<uint32_t>(std::max(room_pages / 1024, least));
+}
+
+uint32_t segment_pages_for(uint64_t room_pages) {
+  const uint64_t room = bytes_of(room_pages);
+  const uint64_t wanted = std::max(std::min(room / 8, 64 * kMiB), std::min(room / 32, 256 * kMiB));
+  const uint64_t bytes = std::bit_floor(std::max(wanted, kSegmentBytesMin));
+  return pages_of(bytes);
+}
+
+Status check(const TargetGeometry& g) {
+  if (!std::has_single_bit(g.slices) || g.slices > kSlicesMax) {
+    return Status::invalid("slices must be a power of two, at most 64");
+  }
+  if (g.segment_pages < kSegmentPagesMin || g.segment_pages > kSegmentPagesMax) {
+    return Status::invalid("segment pages must be 8 .. 65536");
+  }
+  if (g.segments < kSegmentsMin || g.segments > kSegmentsMax) {
+    return Status::invalid("target too small or too large: 6 .. 65535 segments a slice");
+  }
+  const uint32_t least = 1 + (g.segments + kRowsPerPage - 1) / kRowsPerPage + 1;
+  if (g.checkpoint_pages < least || g.checkpoint_pages > (1u << 24)) {
+    return Status::invalid("checkpoint pages: room for header, table and entries is needed");
+  }
+  return Status::ok_status();
+}
+
+}  // namespace
+
+Result<TargetGeometry> choose_geometry(uint64_t capacity_bytes, const Geometry& wanted) {
+  TargetGeometry g;
+  g.slices = wanted.slices;
+  if (g.slices == 0 || !std::has_single_bit(g.slices) || g.slices > kSlicesMax) {
+    return Status::invalid("slices must be a power of two, at most 64");
+  }
+  const uint64_t pages = capacity_bytes / kPageBytes;
+  if (pages <= kHeadPages) return Status::invalid("target smaller than 1 MiB");
+  const uint64_t room = (pages - kHeadPages) / g.slices;
+  g.segment_pages = wanted.segment_pages != 0 ? wanted.segment_pages : segment_pages_for(room);
+  if (g.segment_pages < kSegmentPagesMin || g.segment_pages > kSegmentPagesMax) {
+    return Status::invalid("segment pages must be 8 .. 65536");
+  }
+  g.checkpoint_pages = checkpoint_pages_for(room, g.segment_pages);
+  if (room <= 2ull * g.checkpoint_pages) return Status::invalid("target too small");
+  g.segments = static_cast<uint32_t>(
+      std::min<uint64_t>((room - 2ull * g.checkpoint_pages) / g.segment_pages, kSegmentsMax));
+  VARVE_RETURN_IF_ERROR(check(g));
+  VARVE_ASSERT(bytes_of(g.pages()) <= capacity_bytes);
+  return g;
+}
+
+Result<TargetGeometry> geometry_of(const Superblock& super) {
+  TargetGeometry g;
+  g.slices = super.slices;
+  g.segment_pages = super.segment_pages;
+  g.segments = super.segments_per_slice;
+  g.checkpoint_pages = super.checkpoint_pages;
+  VARVE_RETURN_IF_ERROR(check(g));
+  if (bytes_of(g.pages()) > super.capacity_bytes) {
+    return Status::corrupt("superblock geometry exceeds its capacity");
+  }
+  if (geometry_hash(super) != super.geometry_hash) {
+    return Status::corrupt("superblock geometry does not match its hash");
+  }
+  return g;
+}
+
+Digest geometry_hash(const Superblock& super) {
+  std::byte bytes[24];
+  store(bytes, 0, super.capacity_bytes);
+  store(bytes, 8, super.slices);
+  store(bytes, 12, super.segment_pages);
+  store(bytes, 16, super.segments_per_slice);
+  store(bytes, 20, super.checkpoint_pages);
+  return Sha256().update(bytes).finish();
+}
+
+SliceLog::SliceLog(const TargetGeometry& geometry, uint32_t target, uint32_t slice,
+                   uint32_t kept_free)
+    : geometry_(geometry), target_(target), slice_(slice) {
+  VARVE_ASSERT(target < kTargetsMax, target);
+  VARVE_ASSERT(slice < geometry.slices, slice, geometry.slices);
+  VARVE_ASSERT(kept_free >= 1, kept_free);
+  // Small slices keep one: two of eight would be a quarter of the target.
+  kept_free_ = geometry.segments < 16 ? 1 : std::min(kept_free, geometry.segments / 8);
+  low_water_ = kept_free_ + std::max(1u, geometry.segments / 16);
+  segments_.resize(geometry.segments);
+  free_.reserve(2ull * geometry.segments);
+  reservations_.reserve(256);
+}
+
+bool SliceLog::fits(const OpenSegment& open, uint32_t pages) const {
+  const uint32_t count = open.entries + open.reserved_count + 1;
+  if (count > kSegmentFragmentsMax) return false;
+  const uint64_t end = uint64_t{open.cursor} + open.reserved_pages + pages + footer_pages_of(count);
+  return end <= geometry_.segment_pages;
+}
+
+OpenSegment* SliceLog::open_new(SegmentUse use) {
+  VARVE_ASSERT(free_count() > 0);
+  const uint32_t index = free_[free_head_++];
+  Segment& segment = segments_[index];
+  VARVE_ASSERT(segment.state == SegmentState::kFree, index);
+  VARVE_ASSERT(segment.live_pages == 0 && segment.readers == 0, index);
+  if (spare_.empty()) spare_.push_back(std::make_unique<OpenSegment>());
+  open_.push_back(std::move(spare_.back()));
+  spare_.pop_back();
+  OpenSegment& open = *open_.back();
+  open = OpenSegment();
+  open.segment = index;
+  open.use = use;
+  segment.state = SegmentState::kOpen;
+  segment.open = &open;
+  segment.used_pages = 1;
+  return &open;
+}
+
+bool SliceLog::reserve(uint32_t pages) {
+  VARVE_ASSERT(pages >= 2 && pages <= geometry_.fragment_pages_max(), pages);
+  if (!ready) return false;
+  OpenSegment* found = nullptr;
+  for (const auto& open : open_) {
+    if (open->use == SegmentUse::kAppend && fits(*open, pages)) {
+      found = open.get();
+      break;
+    }
+  }
+  if (found == nullptr && free_count() > kept_free_) found = open_new(SegmentUse::kAppend);
+  if (found == nullptr) return false;
+  VARVE_ASSERT(fits(*found, pages));
+  found->reserved_pages += pages;
+  ++found->reserved_count;
+  reserved_pages_ += pages;
+  reservations_.push_back({pages, found});
+  return true;
+}
+
+void SliceLog::unreserve(uint32_t pages) {
+  OpenSegment& open = take_reserved(pages);
+  append_ended(open);
+}
+
+OpenSegment& SliceLog::take_reserved(uint32_t pages) {
+  for (size_t i = 0; i < reservations_.size(); ++i) {
+    if (reservations_[i].pages != pages) continue;
+    OpenSegment& open = *reservations_[i].open;
+    reservations_.erase(reservations_.begin() + static_cast<ptrdiff_t>(i));
+    VARVE_ASSERT(open.reserved_pages >= pages && open.reserved_count > 0);
+    open.reserved_pages -= pages;
+    --open.reserved_count;
+    reserved_pages_ -= pages;
+    ++open.pending;
+    return open;
+  }
+  VARVE_ASSERT(false, pages);  // L2: nothing of this size was reserved
+  return *open_.front();
+}
+
+OpenSegment* SliceLog::take_reclaim(uint32_t pages) {
+  VARVE_ASSERT(pages <= geometry_.fragment_pages_max(), pages);
+  OpenSegment* found = nullptr;
+  for (const auto& open : open_) {
+    if (open->use == SegmentUse::kReclaim && fits(*open, pages)) found = open.get();
+  }
+  if (found == nullptr && free_count() > 0) found = open_new(SegmentUse::kReclaim);
+  if (found != nullptr) ++found->pending;
+  return found;
+}
+
+Place SliceLog::place(OpenSegment& open, uint32_t pages, uint32_t lead_pages) {
+  VARVE_ASSERT(open.pending > 0);
+  VARVE_ASSERT(fits(open, pages), open.cursor, pages);
+  VARVE_ASSERT(lead_pages >= 2 && lead_pages <= pages, lead_pages, pages);
+  Place place;
+  place.target = static_cast<uint8_t>(target_);
+  place.slice = static_cast<uint8_t>(slice_);
+  place.segment = static_cast<uint16_t>(open.segment);
+  place.page = open.cursor;
+  place.pages = pages;
+  place.lead_pages = lead_pages;
+  open.cursor += pages;
+  ++open.entries;
+  segments_[open.segment].used_pages = open.cursor;
+  live_add(open.segment, pages);
+  return place;
+}
+
+void SliceLog::append_ended(OpenSegment& open) {
+  VARVE_ASSERT(open.pending > 0);
+  --open.pending;
+}
+
+OpenSegment* SliceLog::next_to_seal(bool all) {
+  OpenSegment* newest[2] = {nullptr, nullptr};
+  for (const auto& open : open_)
+    newest[static_cast<size_t>(open->use)] = open.get();
+  for (size_t i = 0; i < open_.size();) {
+    OpenSegment& open = *open_[i];
+    const bool quiet = open.pending == 0 && open.reserved_count == 0;
+    const bool newest_kept = !all && newest[static_cast<size_t>(open.use)] == &open;
+    if (!quiet || newest_kept) {
+      ++i;
+    } else if (open.io == nullptr) {  // never written: as free as before
+      VARVE_ASSERT(open.entries == 0);
+      const uint32_t index = open.segment;
+      forget(open);
+      free_push(index);
+    } else {
+      return &open;
+    }
+  }
+  return nullptr;
+}
+
+void SliceLog::sealing(OpenSegment& open) {
+  VARVE_ASSERT(open.pending == 0 && open.reserved_count == 0);
+  segments_[open.segment].state = SegmentState::kSealing;
+  forget(open);
+}
+
+void SliceLog::forget(OpenSegment& open) {
+  segments_[open.segment].open = nullptr;
+  for (size_t i = 0; i < open_.size(); ++i) {
+    if (open_[i].get() != &open) continue;
+    spare_.push_back(std::move(open_[i]));
+    open_.erase(open_.begin() + static_cast<ptrdiff_t>(i));
+    return;
+  }
+  VARVE_ASSERT(false, open.segment);
+}
+
+void SliceLog::sealed(uint32_t index) {
+  Segment& segment = segments_[index];
+  VARVE_ASSERT(segment.state == SegmentState::kSealing || segment.state == SegmentState::kUnknown);
+  segment.state = SegmentState::kSealed;
+  stalled_ = false;
+  ++changed_segments;
+}
+
+void SliceLog::live_add(uint32_t index, uint32_t pages) {
+  Segment& segment = segments_[index];
+  segment.live_pages += pages;
+  ++segment.live_count;
+  live_pages_ += pages;
+  VARVE_ASSERT(segment.live_pages < geometry_.segment_pages, index, segment.live_pages);
+}
+
+void SliceLog::live_drop(uint32_t index, uint32_t pages) {
+  Segment& segment = segments_[index];
+  VARVE_ASSERT(segment.live_pages >= pages, index, segment.live_pages, pages);
+  VARVE_ASSERT(live_pages_ >= pages);
+  VARVE_ASSERT(segment.live_count > 0, index);
+  segment.live_pages -= pages;
+  --segment.live_count;
+  live_pages_ -= pages;
+  const uint64_t worth = std::max(1u, geometry_.segment_pages / 16);
+  if (stalled_ && live_pages_ + worth <= stall_live_pages_) stalled_ = false;
+}
+
+uint32_t SliceLog::gain(const Segment& segment) const {
+  const uint32_t usable = geometry_.fragment_pages_max();
+  if (segment.live_count == 0) return usable;
+  const uint32_t average = segment.live_pages / segment.live_count;
+  VARVE_ASSERT(average > 0);
+  const uint32_t room = usable / average;
+  return room > segment.live_count ? (room - segment.live_count) * average : 0;
+}
+
+void SliceLog::stall() {
+  stalled_ = true;
+  stall_live_pages_ = live_pages_;
+}
+
+std::optional<uint32_t> SliceLog::victim() const {
+  std::optional<uint32_t> best;
+  for (uint32_t i = 0; i < segment_count(); ++i) {
+    const Segment& segment = segments_[i];
+    if (segment.state != SegmentState::kSealed || segment.footer_rotten) continue;
+    if (best.has_value()) {
+      const Segment& other = segments_[*best];
+      const uint32_t mine = gain(segment);
+      const uint32_t theirs = gain(other);
+      if (mine < theirs) continue;
+      if (mine == theirs && segment.sequence > other.sequence) continue;
+    }
+    best = i;
+  }
+  return best;
+}
+
+void SliceLog::reclaiming(uint32_t index) {
+  VARVE_ASSERT(segments_[index].state == SegmentState::kSealed, index);
+  segments_[index].state = SegmentState::kReclaiming;
+}
+
+void SliceLog::reclaim_given_up(uint32_t index) {
+  VARVE_ASSERT(segments_[index].state == SegmentState::kReclaiming, index);
+  segments_[index].state = SegmentState::kSealed;
+}
+
+void SliceLog::erasing(uint32_t index) {
+  Segment& segment = segments_[index];
+  VARVE_ASSERT(segment.state == SegmentState::kReclaiming ||
+               segment.state == SegmentState::kUnknown);
+  VARVE_ASSERT(segment.live_pages == 0, index, segment.live_pages);
+  VARVE_ASSERT(segment.readers == 0, index);
+  segment.state = SegmentState::kErasing;
+}
+
+void SliceLog::erased(uint32_t index) {
+  VARVE_ASSERT(segments_[index].state == SegmentState::kErasing, index);
+  ++changed_segments;
+  stalled_ = false;
+  free_push(index);
+}
+
+void SliceLog::free_found(uint32_t index) {
+  VARVE_ASSERT(segments_[index].state == SegmentState::kUnknown, index);
+  free_push(index);
+}
+
+void SliceLog::free_push(uint32_t index) {
+  segments_[index] = Segment();
+  segments_[index].state = SegmentState::kFree;
+  if (free_head_ > segments_.size()) {  // drop the consumed front now and then
+    free_.erase(free_.begin(), free_.begin() + free_head_);
+    free_head_ = 0;
+  }
+  free_.push_back(static_cast<uint16_t>(index));
+}
+
+void SliceLog::sequence_seen(uint64_t sequence) {
+  if (sequence >= next_sequence_) next_sequence_ = sequence + 1;
+}
+
+}  // namespace varve::flash

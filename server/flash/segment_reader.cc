@@ -1,0 +1,145 @@
+// Reads fragments and extents and verifies them against nonce, place, id, attempt and checksum.
+// A segment with reads under way is not erased: its reader count holds reclaim back.
+#include "server/flash/segment_reader.h"
+
+#include <cstring>
+
+#include "server/flash/fragment.h"
+
+namespace varve::flash {
+
+SegmentReader::Slot& SegmentReader::take_slot() {
+  if (free_ == nullptr) {
+    auto slot = std::make_unique<Slot>();
+    slot->reader = this;
+    slot->transfer.kind = DeviceKind::kRead;
+    slot->transfer.owner = slot.get();
+    slot->transfer.on_done = [](Transfer& transfer) {
+      auto& ended = *static_cast<Slot*>(transfer.owner);
+      ended.reader->done(ended);
+    };
+    free_ = slot.get();
+    slots_.push_back(std::move(slot));
+  }
+  Slot& slot = *free_;
+  free_ = slot.next;
+  slot.next = nullptr;
+  return slot;
+}
+
+void SegmentReader::read(SliceLog& log, Read& read) {
+  VARVE_ASSERT(read.on_done != nullptr && !read.runs.empty());
+  VARVE_ASSERT(read.place.slice == log.slice() && read.place.target == log.target());
+  VARVE_ASSERT(read.place.segment < log.segment_count(), read.place.segment);
+  const bool lead = read.kind == Read::Kind::kLead;
+  if (!lead) VARVE_ASSERT(!read.attempt.is_none());
+  const Place& place = read.place;
+  Slot& slot = take_slot();
+  slot.log = &log;
+  slot.read = &read;
+  slot.started_ns = target_.reactor.now_ns();
+  read.held = false;
+  ++reading_;
+  Segment& segment = log.segment(place.segment);
+  // A table may come from memory that the caller did not verify: bounds are values, not asserts.
+  const uint64_t first = lead ? 0 : read.entry.page_offset;
+  const uint64_t count = lead ? place.lead_pages : pages_of(read.entry.stored_bytes);
+  if (!segment.readable() || count == 0 || first + count > place.pages ||
+      uint64_t{place.page} + place.pages > segment.used_pages) {
+    stale_.push(&slot);
+    return target_.reactor.make_ready(*this);
+  }
+  ++segment.readers;
+  slot.nonce = segment.nonce;
+  slot.sequence = segment.sequence;
+  slot.transfer.offset_bytes =
+      target_.offset(log, place.segment, place.page + static_cast<uint32_t>(first));
+  slot.transfer.length_bytes = bytes_of(count);
+  slot.transfer.runs = read.runs;
+  slot.transfer.buffer_index = read.buffer_index;
+  slot.transfer.wanted_ns = read.wanted_ns;
+  slot.transfer.limbo = read.limbo;
+  target_.io.submit(slot.transfer, IoClass::kDemand);
+}
+
+void SegmentReader::run() {
+  for (size_t left = stale_.size(); left > 0; --left) {
+    Slot& slot = *stale_.pop();
+    target_.metrics.reads_stale.add();
+    finish(slot, Status::corrupt("the place is not readable any more: look it up again"));
+  }
+}
+
+void SegmentReader::done(Slot& slot) {
+  Read& read = *slot.read;
+  Segment& segment = slot.log->segment(read.place.segment);
+  VARVE_ASSERT(segment.readers > 0);
+  --segment.readers;
+  if (segment.readers == 0 && segment.state == SegmentState::kReclaiming) {
+    target_.changed(*slot.log);  // reclaim may be waiting for the last reader
+  }
+  read.held = slot.transfer.held;
+  if (!slot.transfer.status.ok()) {
+    target_.metrics.reads_failed.add();
+    const bool lost = !target_.ok();
+    return finish(slot,
+                  lost ? Status::unavailable("target failed during read") : slot.transfer.status);
+  }
+  const Status status = verify(slot);
+  if (status.ok()) {
+    target_.metrics.reads.add();
+    target_.metrics.read_bytes.add(slot.transfer.length_bytes);
+    target_.metrics.read_seconds.record(target_.reactor.now_ns() - slot.started_ns);
+    return finish(slot, status);
+  }
+  target_.metrics.reads_corrupt.add();
+  logf(LogLevel::kError, "flash",
+       "rot: block %s rank %u on target %u slice %u segment %u page %u: %s; it is forgotten",
+       short_name(read.block.base).c_str(), read.block.rank, read.place.target, read.place.slice,
+       read.place.segment, read.place.page, status.what());
+  target_.user.on_lost(read.block, read.place, DropReason::kRot);
+  finish(slot, Status::corrupt(status.what()));
+}
+
+Status SegmentReader::verify(const Slot& slot) const {
+  const Read& read = *slot.read;
+  if (read.kind == Read::Kind::kExtent) {
+    return check_extent(read.runs, 0, read.block, read.extent, read.attempt, read.entry);
+  }
+  const Place& place = read.place;
+  VARVE_RETURN_IF_ERROR(
+      check_header(read.runs, {slot.nonce, slot.sequence, place.page, place.pages}));
+  FragmentHeader header;
+  std::memcpy(&header, read.runs.front().iov_base, sizeof(header));
+  if (BlockId{header.base, header.rank} != read.block) {
+    return Status::corrupt("fragment of another block");
+  }
+  if (header.fingerprint != read.fingerprint) {
+    return Status::corrupt("fragment of another format");
+  }
+  if (!read.attempt.is_none() && header.attempt != read.attempt) {
+    return Status::corrupt("fragment of another attempt");
+  }
+  if (header.pages != place.pages ||
+      header.header_pages + header.first_extent_pages != place.lead_pages) {
+    return Status::corrupt("fragment of another size");
+  }
+  if (read.header_pages != 0 && read.header_pages != header.header_pages) {
+    return Status::corrupt("fragment with another extent count");
+  }
+  return check_extent(read.runs, bytes_of(header.header_pages), read.block, 0, header.attempt,
+                      table_entry(read.runs, 0));
+}
+
+void SegmentReader::finish(Slot& slot, Status status) {
+  Read& read = *slot.read;
+  VARVE_ASSERT(reading_ > 0);
+  --reading_;
+  slot.read = nullptr;
+  slot.next = free_;
+  free_ = &slot;
+  read.status = status;
+  read.on_done(read);
+}
+
+}  // namespace varve::flash

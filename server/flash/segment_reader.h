@@ -1,0 +1,48 @@
+// The reading end of one target: demand reads, verified before anybody sees them (I1, L4).
+//
+// A read that fails for what the bytes are (header, place, checksum) is rot: counted, the user
+// forgets the place, the read ends with kCorrupt. A place that is not readable any more (its
+// segment was erased since it was looked up) is stale: kCorrupt without a word to the user.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "server/flash/target.h"
+
+namespace varve::flash {
+
+class SegmentReader final : public Task {
+ public:
+  explicit SegmentReader(Target& target) : target_(target) {}
+  SegmentReader(const SegmentReader&) = delete;
+  SegmentReader& operator=(const SegmentReader&) = delete;
+
+  void read(SliceLog& log, Read& read);
+  bool idle() const { return reading_ == 0; }
+  void run() override;
+  const char* name() const override { return "flash.reader"; }
+
+ private:
+  struct Slot {
+    Transfer transfer;
+    SegmentReader* reader = nullptr;
+    SliceLog* log = nullptr;
+    Read* read = nullptr;
+    uint64_t nonce = 0, sequence = 0;
+    Nanos started_ns = 0;
+    Slot* next = nullptr;
+  };
+  Slot& take_slot();
+  void done(Slot& slot);
+  Status verify(const Slot& slot) const;
+  void finish(Slot& slot, Status status);
+
+  Target& target_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // as many as reads ever waited at once
+  Slot* free_ = nullptr;
+  Queue<Slot, &Slot::next> stale_;  // end in the next turn, without I/O
+  uint32_t reading_ = 0;
+};
+
+}  // namespace varve::flash

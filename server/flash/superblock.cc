@@ -1,0 +1,155 @@
+// Superblocks: format a blank target, open one of ours, refuse everything else by name, untouched.
+// One procedure over three calls (read, write, flush), so files and simulated platters agree.
+#include <algorithm>
+#include <cstring>
+
+#include "server/flash/catalog.h"
+#include "server/flash/flash.h"
+#include "server/flash/page_store.h"
+#include "server/flash/segment.h"
+
+namespace varve::flash {
+
+namespace {
+
+enum class Found : uint8_t { kNothing, kDamaged, kNewer, kValid };
+
+uint32_t super_crc(Superblock super) {
+  super.crc = 0;
+  return crc32c(0, bytes_view(super));
+}
+
+Found look(ConstByteSpan page, Superblock* super) {
+  *super = load<Superblock>(page);
+  if (super->magic != kSuperblockMagic) return Found::kNothing;
+  if (super->version > kFormatVersion) return Found::kNewer;
+  if (super->version != kFormatVersion || super->crc != super_crc(*super)) return Found::kDamaged;
+  return Found::kValid;
+}
+
+Status write_super(PageStore& head, PageMemory& page, const Superblock& super, uint32_t at) {
+  VARVE_ASSERT(at < 2 && super.write_count > 0);
+  Superblock sealed = super;
+  sealed.crc = super_crc(super);
+  store(page.span(0, 1), 0, sealed);
+  VARVE_RETURN_IF_ERROR(head.write(bytes_of(at), page.span(0, 1)));
+  return head.flush();
+}
+
+Result<TargetInfo> format(PageStore& head, PageMemory& memory, const TargetOptions& options,
+                          const std::byte (&node_uuid)[16], Entropy& entropy) {
+  VARVE_TRY(const TargetGeometry g, choose_geometry(head.capacity_bytes(), options.geometry));
+  TargetInfo info;
+  info.path = options.file.path;
+  info.formatted_now = true;
+  Superblock& super = info.super;
+  super.write_count = 1;
+  entropy.fill({super.target_uuid, 16});
+  std::memcpy(super.node_uuid, node_uuid, 16);
+  super.capacity_bytes = head.capacity_bytes() / kPageBytes * kPageBytes;
+  super.slices = g.slices;
+  super.segment_pages = g.segment_pages;
+  super.segments_per_slice = g.segments;
+  super.checkpoint_pages = g.checkpoint_pages;
+  super.geometry_hash = geometry_hash(super);
+  super.boot_generation = 1;
+  super.target_index = options.index;
+  VARVE_RETURN_IF_ERROR(write_super(head, memory, super, 0));
+  super.write_count = 2;
+  VARVE_RETURN_IF_ERROR(write_super(head, memory, super, 1));
+  return info;
+}
+
+// Where segments are must be what it was: nothing is written where a stranger's bytes may lie.
+Status check_ours(const PageStore& head, const Superblock& super, const TargetOptions& options,
+                  const std::byte (&node_uuid)[16]) {
+  if (std::memcmp(super.node_uuid, node_uuid, 16) != 0) {
+    return Status::invalid("target belongs to another node: use the data folder it came from");
+  }
+  if (super.target_index != options.index) {
+    return Status::invalid("target has another index in this node: restore the order of targets");
+  }
+  VARVE_TRY(const TargetGeometry g, geometry_of(super));
+  if (g.slices != options.geometry.slices) {
+    return Status::invalid("target was formatted with another number of slices");
+  }
+  if (options.geometry.segment_pages != 0 && g.segment_pages != options.geometry.segment_pages) {
+    return Status::invalid("target was formatted with another segment size");
+  }
+  if (head.capacity_bytes() < super.capacity_bytes) {
+    return Status::invalid("target is smaller than when it was formatted");
+  }
+  if (super.generation_count > kDomainsMax) {
+    return Status::corrupt("superblock: too many generations");
+  }
+  return Status::ok_status();
+}
+
+Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
+                           const std::byte (&node_uuid)[16], Entropy& entropy) {
+  VARVE_ASSERT(options.index < kTargetsMax, options.index);
+  if (head.capacity_bytes() <= bytes_of(kHeadPages)) {
+    return Status::invalid("target smaller than 1 MiB");
+  }
+  PageMemory memory(kHeadPages);
+  const ByteSpan first = memory.span(0, kHeadPages);
+  VARVE_RETURN_IF_ERROR(head.read(0, first));
+  Superblock super[2];
+  const Found found[2] = {look(memory.span(0, 1), &super[0]), look(memory.span(1, 1), &super[1])};
+  if (found[0] == Found::kNewer || found[1] == Found::kNewer) {
+    return Status::unsupported("target was written by a newer version of Varve");
+  }
+  if (found[0] != Found::kValid && found[1] != Found::kValid) {
+    if (all_zero(first)) return format(head, memory, options, node_uuid, entropy);
+    if (found[0] == Found::kNothing && found[1] == Found::kNothing) {
+      return Status::invalid("target holds foreign data: erase its first MiB to use it");
+    }
+    // A format that did not finish leaves one damaged page and zeros (FORMAT 5.2).
+    const uint32_t damaged = found[0] == Found::kDamaged ? 0 : 1;
+    const bool rest_zero =
+        all_zero(memory.span(1 - damaged, 1)) && all_zero(memory.span(2, kHeadPages - 2));
+    if (rest_zero) return format(head, memory, options, node_uuid, entropy);
+    return Status::corrupt("both superblocks are damaged");
+  }
+  uint32_t newest = found[0] == Found::kValid ? 0 : 1;
+  if (found[0] == Found::kValid && found[1] == Found::kValid &&
+      super[1].write_count > super[0].write_count) {
+    newest = 1;
+  }
+  VARVE_RETURN_IF_ERROR(check_ours(head, super[newest], options, node_uuid));
+  TargetInfo info;
+  info.path = options.file.path;
+  info.super = super[newest];
+  info.super.write_count += 1;
+  info.super.boot_generation += 1;
+  VARVE_RETURN_IF_ERROR(write_super(head, memory, info.super, 1 - newest));
+  return info;
+}
+
+Result<TargetInfo> prepare_named(PageStore& head, const TargetOptions& options,
+                                 const std::byte (&node_uuid)[16], Entropy& entropy) {
+  Result<TargetInfo> info = prepare(head, options, node_uuid, entropy);
+  if (!info.has_value()) {
+    logf(LogLevel::kError, "flash", "target %u (%s) refused and left as it is: %s (%s)",
+         options.index, options.file.path.c_str(), info.error().what(),
+         code_name(info.error().code()));
+  }
+  return info;
+}
+
+}  // namespace
+
+Result<TargetInfo> prepare_target(const TargetOptions& options, const std::byte (&node_uuid)[16],
+                                  Entropy& entropy) {
+  VARVE_TRY(const std::unique_ptr<FileHandle> file, FileHandle::open(options.file));
+  FileStore head(*file);
+  return prepare_named(head, options, node_uuid, entropy);
+}
+
+Result<TargetInfo> prepare_platter(MemoryPlatter& platter, const TargetOptions& options,
+                                   const std::byte (&node_uuid)[16], Entropy& entropy) {
+  PlatterStore head(platter);
+  return prepare_named(head, options, node_uuid, entropy);
+}
+
+}  // namespace varve::flash

@@ -1,0 +1,46 @@
+// The scan of a segment without a footer: which fragments in it are whole? (FORMAT 8, step 5)
+//
+// Pure: asks for windows of pages, is fed them, and collects the entries of fragments that verify
+// whole. A page that begins no whole fragment is skipped alone, so a torn fragment hides no later
+// one; what lies inside a whole fragment is never looked at, so nothing forged in KV data is found.
+#pragma once
+
+#include <vector>
+
+#include "common/base/base.h"
+#include "server/flash/fragment.h"
+
+namespace varve::flash {
+
+class TailScan {
+ public:
+  void begin(uint64_t nonce, uint64_t sequence, uint32_t segment_pages);
+  bool done() const { return want_ >= segment_pages_; }
+  // The page that the next window must begin at; ask again after each feed().
+  uint32_t want_page() const { return want_; }
+  // Pages from want_page() on; at least kHeaderPagesMax of them unless the segment ends before.
+  void feed(ConstByteSpan pages);
+  // These pages cannot be read: what covers them is torn.
+  void skip(uint32_t pages);
+
+  const std::vector<CatalogEntry>& entries() const { return entries_; }
+  uint32_t used_pages() const { return used_pages_; }
+  uint32_t torn() const { return torn_; }
+
+ private:
+  uint32_t seek(ConstByteSpan pages, uint32_t first);
+  void give_up();
+
+  uint64_t nonce_ = 0;
+  uint64_t sequence_ = 0;
+  uint32_t segment_pages_ = 0;
+  uint32_t want_ = 0;
+  uint32_t found_page_ = 0;  // of the fragment being verified
+  bool verifying_ = false;
+  FragmentCheck check_;
+  std::vector<CatalogEntry> entries_;
+  uint32_t used_pages_ = 1;
+  uint32_t torn_ = 0;
+};
+
+}  // namespace varve::flash

@@ -1,0 +1,70 @@
+// One target as one shard sees it: device, queue, flusher, the logs of the slices it owns there,
+// and what is counted. A plain bundle that the parts of this room share; Flash owns it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/metrics/metrics.h"
+#include "server/flash/flash.h"
+#include "server/flash/flusher.h"
+#include "server/flash/io_queue.h"
+#include "server/flash/segment.h"
+
+namespace varve::flash {
+
+struct TargetMetrics {
+  Counter appends, append_bytes, seals;
+  Counter reads, read_bytes, reads_corrupt, reads_stale, reads_failed;
+  Histogram append_seconds, read_seconds;    // nanoseconds
+  Counter recovered[3], recovered_bytes[3];  // by source: checkpoint, footer, tail
+  Counter refused, dropped_generation, dropped_torn, dropped_rot, unreadable_segments;
+  Counter reclaimed_segments, reinserted, reinserted_bytes, reclaim_dropped, reclaim_rot;
+  Counter room_wanted, checkpoints, checkpoint_entries;
+  Counter scrubbed, scrubbed_bytes, scrub_rot;
+  Gauge ok;
+};
+
+struct Target {
+  Target(Reactor& on_reactor, Entropy& from_entropy, FlashUser& of_user,
+         const FlashOptions& with_options, TargetInfo of_info, const TargetGeometry& of_geometry,
+         std::unique_ptr<BlockDevice> of_device)
+      : reactor(on_reactor),
+        entropy(from_entropy),
+        user(of_user),
+        options(with_options),
+        info(std::move(of_info)),
+        geometry(of_geometry),
+        device(std::move(of_device)),
+        io(on_reactor, *device,
+           {options.reads_max, options.writes_max, options.io_bytes_max, options.io_ns_max}),
+        flusher(on_reactor, io) {}
+
+  uint32_t index() const { return info.super.target_index; }
+  bool ok() const { return io.ok(); }
+  uint64_t offset(const SliceLog& log, uint32_t segment, uint32_t page) const {
+    return bytes_of(geometry.segment_page(log.slice(), segment) + page);
+  }
+
+  Reactor& reactor;
+  Entropy& entropy;
+  FlashUser& user;
+  const FlashOptions options;
+  const TargetInfo info;
+  const TargetGeometry geometry;
+  std::unique_ptr<BlockDevice> device;
+  IoQueue io;
+  Flusher flusher;
+  std::vector<std::unique_ptr<SliceLog>> logs;  // by slice; null where another shard owns it
+  TargetMetrics metrics;
+  bool draining = false;
+  // A segment was sealed or freed: reclaim and drain look again. Set by Flash.
+  void (*on_changed)(void* owner, SliceLog& log) = nullptr;
+  void* on_changed_owner = nullptr;
+
+  void changed(SliceLog& log) {
+    if (on_changed != nullptr) on_changed(on_changed_owner, log);
+  }
+};
+
+}  // namespace varve::flash
