@@ -110,7 +110,7 @@ bool Catalog::recovered(const flash::FragmentInfo& fragment) {
       VARVE_ASSERT(replaced);
       forget_in_memory(located.fragment_slot);
       context_.eviction.insert(located.base_slot, room_of(fragment.place));
-      release_later(older);
+      context_.flash.release(older);
       metrics.replaced_older.add();
       break;
     }
@@ -127,17 +127,18 @@ void Catalog::recovery_done() {
 
 void Catalog::lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) {
   const std::optional<Located> located = context_.index.find(block);
-  if (!located || located->state != FragmentState::kFlash || located->place != place) return;
+  if (!is_live(block, place)) return;
   forget_in_memory(located->fragment_slot);
   context_.index.lose(block);
   left(block.base, located->base_slot);
+  context_.flash.release(place);
   context_.metrics.lost[static_cast<uint32_t>(reason)].add();
 }
 
 flash::FlashUser::Verdict Catalog::reclaim(const BlockId& block, const flash::Place& place) {
   using Verdict = flash::FlashUser::Verdict;
   const std::optional<Located> located = context_.index.find(block);
-  if (!located || located->state != FragmentState::kFlash || located->place != place) {
+  if (!is_live(block, place)) {
     context_.metrics.reclaim_dead.add();
     return Verdict::kDead;
   }
@@ -154,6 +155,11 @@ flash::FlashUser::Verdict Catalog::reclaim(const BlockId& block, const flash::Pl
   left(block.base, located->base_slot);
   context_.metrics.reclaim_dropped.add();
   return Verdict::kDropped;
+}
+
+bool Catalog::is_live(const BlockId& block, const flash::Place& place) const {
+  const std::optional<Located> located = context_.index.find(block);
+  return located && located->state == FragmentState::kFlash && located->place == place;
 }
 
 bool Catalog::moved(const BlockId& block, const flash::Place& from, const flash::Place& to) {

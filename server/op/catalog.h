@@ -6,7 +6,8 @@
 // (faults), evict (room).
 // Invariants:
 //   G1 nothing leased, pinned, dirty or younger than the grace after a start is evicted (I4).
-//   G2 flash is told of every page that dies, never inside one of its own upcalls but room_wanted.
+//   G2 flash is told of every page that dies, inside one of its own upcalls only where its door says
+//      so (recovered, lost, room_wanted).
 #pragma once
 
 #include <vector>
@@ -41,6 +42,7 @@ class Catalog final : public Task {
   void recovery_done();
   void lost(const BlockId& block, const flash::Place& place, flash::DropReason reason);
   flash::FlashUser::Verdict reclaim(const BlockId& block, const flash::Place& place);
+  bool is_live(const BlockId& block, const flash::Place& place) const;
   bool moved(const BlockId& block, const flash::Place& from, const flash::Place& to);
 
   // --- room

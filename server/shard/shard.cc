@@ -1,0 +1,262 @@
+// A shard: its parts in the order in which they need each other, and the wires between them.
+//
+// Flash reports upwards through FlashUser, which this class implements by handing everything to the
+// catalog; parts come down by mailbox and go to Operations. A timer looks after what has no other
+// clock: the end of recovery, the steps of a drain, ops past their deadline.
+#include "server/shard/shard.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "server/op/op.h"
+#include "server/policy/policy.h"
+
+namespace varve {
+
+namespace {
+
+constexpr Nanos kWatchNanos = 1 * kSecond;
+constexpr Nanos kDrainPollNanos = 1 * kMillisecond;
+constexpr uint32_t kPinsPerLease = 256;  // on average, of all leases together
+
+struct UsageGauges {
+  Gauge capacity, live, reserved, free_segments, ok;
+};
+
+class ShardImpl final : public Shard, public flash::FlashUser {
+ public:
+  ShardImpl(Env& env, Reactor& reactor, ByteSpan arena, const ShardOptions& options,
+            uint32_t slices, uint32_t targets, int32_t buffer_index)
+      : reactor_(reactor),
+        options_(options),
+        slices_(slices),
+        buffer_index_(buffer_index),
+        arena_(arena),
+        tier_(arena_, options.tier),
+        index_(IndexOptions{.fragments_max = options.fragments_max,
+                            .slice_count = slices,
+                            .hash_seed = env.entropy.next64()}),
+        eviction_(make_leaf_first_lru(index_.base_slots_max(), targets * slices)),
+        admission_(make_admit_all()),
+        usage_(targets) {
+    watch_.owner = this;
+    watch_.on_fire = [](Timer& timer) { static_cast<ShardImpl*>(timer.owner)->watch(); };
+  }
+  ~ShardImpl() override { reactor_.cancel(watch_); }
+
+  void adopt(std::unique_ptr<flash::Flash> flash);
+
+  // Shard
+  void start() override;
+  void submit(Part& part) override;
+  void drain() override;
+  bool drained() const override { return draining_flash_ && flash_->idle(); }
+  bool recovering() const override { return flash_->recovering(); }
+  MetricSnapshot metrics() const override;
+  Reactor& reactor() override { return reactor_; }
+  Index& index() override { return index_; }
+  DramTier& tier() override { return tier_; }
+  flash::Flash& flash() override { return *flash_; }
+  bool at_rest() const override { return operations_->at_rest() && tier_.at_rest(); }
+
+  // FlashUser
+  bool on_recovered(const flash::FragmentInfo& fragment) override {
+    return operations_->catalog().recovered(fragment);
+  }
+  void on_slice_recovered(uint32_t) override {}
+  void on_lost(const BlockId& block, const flash::Place& place,
+               flash::DropReason reason) override {
+    operations_->catalog().lost(block, place, reason);
+  }
+  Verdict on_reclaim(const BlockId& block, const flash::Place& place) override {
+    return operations_->catalog().reclaim(block, place);
+  }
+  bool on_live(const BlockId& block, const flash::Place& place) override {
+    return operations_->catalog().is_live(block, place);
+  }
+  bool on_moved(const BlockId& block, const flash::Place& from, const flash::Place& to) override {
+    return operations_->catalog().moved(block, from, to);
+  }
+  void on_room_wanted(uint32_t target, uint32_t slice, uint32_t pages) override {
+    operations_->room_wanted(target, slice, pages);
+  }
+
+ private:
+  OpOptions op_options() const;
+  void register_metrics();
+  void watch();
+
+  Reactor& reactor_;
+  ShardOptions options_;
+  uint32_t slices_;
+  int32_t buffer_index_;
+  Arena arena_;
+  DramTier tier_;
+  Index index_;
+  std::unique_ptr<EvictionPolicy> eviction_;
+  std::unique_ptr<AdmissionPolicy> admission_;
+  std::unique_ptr<flash::Flash> flash_;
+  std::unique_ptr<OpContext> context_;
+  std::unique_ptr<Operations> operations_;
+  bool recovered_ = false;
+  bool draining_ = false;
+  bool draining_flash_ = false;
+  Timer watch_;
+  MetricSet metrics_;
+  mutable std::vector<UsageGauges> usage_;
+  mutable Gauge index_fragments_, index_bases_, index_bytes_, recovering_;
+};
+
+OpOptions ShardImpl::op_options() const {
+  OpOptions o;
+  o.shard = options_.shard;
+  o.slices = slices_;
+  o.pushes_max = options_.pushes_max;
+  o.pulls_max = options_.pulls_max;
+  o.extents_max = 2 * options_.data_sends_max;
+  o.data_sends_max = options_.data_sends_max;
+  o.pull_window_bytes = options_.pull_window_bytes;
+  o.leases_max = options_.leases_max;
+  o.lease_pins_max = std::max(options_.leases_max * kPinsPerLease, 2 * wire::kIdsMax);
+  o.lease_ms_max = options_.lease_ms_max;
+  o.epoch = options_.epoch;
+  o.k = options_.k;
+  o.m = options_.m;
+  o.buffer_index = buffer_index_;
+  return o;
+}
+
+void ShardImpl::adopt(std::unique_ptr<flash::Flash> flash) {
+  flash_ = std::move(flash);
+  context_ = std::make_unique<OpContext>(OpContext{.reactor = reactor_,
+                                                   .index = index_,
+                                                   .tier = tier_,
+                                                   .flash = *flash_,
+                                                   .eviction = *eviction_,
+                                                   .admission = *admission_,
+                                                   .options = op_options(),
+                                                   .metrics = {}});
+  operations_ = std::make_unique<Operations>(*context_);
+  register_metrics();
+}
+
+void ShardImpl::start() {
+  VARVE_ASSERT(!watch_.armed());
+  flash_->recover();
+  reactor_.arm(watch_, kWatchNanos);
+}
+
+void ShardImpl::submit(Part& part) {
+  part.home = this;
+  part.message.owner = &part;
+  part.message.deliver = [](Message& message) {
+    Part& arrived = *static_cast<Part*>(message.owner);
+    static_cast<ShardImpl*>(arrived.home)->operations_->begin(arrived);
+  };
+  reactor_.post(part.message);
+}
+
+void ShardImpl::drain() {
+  if (draining_) return;
+  draining_ = true;
+  operations_->drain();
+  watch();
+}
+
+void ShardImpl::watch() {
+  if (!recovered_ && !flash_->recovering()) {
+    recovered_ = true;
+    operations_->catalog().recovery_done();
+  }
+  operations_->watch();
+  if (draining_ && !draining_flash_ && operations_->pushes_done()) {
+    draining_flash_ = true;
+    flash_->drain();
+  }
+  reactor_.arm(watch_, draining_ && !draining_flash_ ? kDrainPollNanos : kWatchNanos);
+}
+
+void ShardImpl::register_metrics() {
+  operations_->register_metrics(metrics_);
+  tier_.register_metrics(metrics_);
+  flash_->register_metrics(metrics_);
+  metrics_.add({"varve_index_fragments", "", "Fragments in the index."}, &index_fragments_);
+  metrics_.add({"varve_index_bases", "", "Base ids in the index."}, &index_bases_);
+  metrics_.add({"varve_index_bytes", "", "Memory of the index, all in."}, &index_bytes_);
+  metrics_.add({"varve_recovering", "", "Shards that still rebuild their index."}, &recovering_);
+  for (uint32_t t = 0; t < usage_.size(); ++t) {
+    const std::string label = "target=\"" + std::to_string(t) + "\"";
+    metrics_.add({"varve_target_capacity_bytes", label, "Of the slices of all shards."},
+                 &usage_[t].capacity);
+    metrics_.add({"varve_target_live_bytes", label, ""}, &usage_[t].live);
+    metrics_.add({"varve_target_reserved_bytes", label, ""}, &usage_[t].reserved);
+    metrics_.add({"varve_target_free_segments", label, ""}, &usage_[t].free_segments);
+    metrics_.add({"varve_target_ok_shards", label, "Shards for which this target works."},
+                 &usage_[t].ok);
+  }
+}
+
+MetricSnapshot ShardImpl::metrics() const {
+  index_fragments_.set(index_.fragment_count());
+  index_bases_.set(index_.base_count());
+  index_bytes_.set(static_cast<int64_t>(index_.memory_bytes()));
+  recovering_.set(flash_->recovering() ? 1 : 0);
+  for (uint32_t t = 0; t < usage_.size(); ++t) {
+    const flash::Flash::Usage usage = flash_->usage(t);
+    usage_[t].capacity.set(static_cast<int64_t>(bytes_of(usage.capacity_pages)));
+    usage_[t].live.set(static_cast<int64_t>(bytes_of(usage.live_pages)));
+    usage_[t].reserved.set(static_cast<int64_t>(bytes_of(usage.reserved_pages)));
+    usage_[t].free_segments.set(static_cast<int64_t>(usage.free_segments));
+    usage_[t].ok.set(flash_->target_ok(t) ? 1 : 0);
+  }
+  return metrics_.snapshot();
+}
+
+Status check(const ShardOptions& options, ByteSpan arena,
+             const std::vector<flash::TargetInfo>& targets, size_t devices) {
+  if (targets.empty() || targets.size() > kTargetsMax) return Status::invalid("target count");
+  if (targets.size() != devices) return Status::invalid("one device per target");
+  const uint32_t slices = targets[0].super.slices;
+  if (slices == 0 || slices > kSlicesMax) return Status::invalid("slice count");
+  for (const flash::TargetInfo& target : targets) {
+    if (target.super.slices != slices) return Status::invalid("targets with different slices");
+  }
+  if (options.shards == 0 || options.shards > slices || options.shard >= options.shards) {
+    return Status::invalid("shard count: 1 .. slices");
+  }
+  uint64_t pages = 0;
+  for (const uint64_t bytes : options.tier.limit_bytes) pages += bytes / kPageBytes;
+  if (pages > arena.size() / kPageBytes) return Status::invalid("budgets exceed the arena");
+  if (options.fragments_max == 0 || options.tier.blocks_max == 0) {
+    return Status::invalid("fragments_max and blocks_max must not be 0");
+  }
+  if (options.k != 1 || options.m != 0) return Status::unsupported("scheme other than 1+0");
+  return Status();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Shard>> Shard::open(Env& env, Reactor& reactor, ByteSpan arena_memory,
+                                           std::vector<flash::TargetInfo> targets,
+                                           std::vector<std::unique_ptr<BlockDevice>> devices,
+                                           const ShardOptions& options) {
+  VARVE_RETURN_IF_ERROR(check(options, arena_memory, targets, devices.size()));
+  int32_t buffer_index = -1;
+  if (reactor.has_io()) {
+    VARVE_TRY(buffer_index, reactor.io().register_buffer(arena_memory));
+  }
+  auto shard = std::make_unique<ShardImpl>(env, reactor, arena_memory, options,
+                                           targets[0].super.slices,
+                                           static_cast<uint32_t>(targets.size()), buffer_index);
+  flash::FlashOptions flash_options = options.flash;
+  flash_options.shard = options.shard;
+  flash_options.shards = options.shards;
+  VARVE_TRY(auto flash,
+            flash::Flash::open(reactor, env.clock, env.entropy, std::move(targets),
+                               std::move(devices), *shard, flash_options));
+  shard->adopt(std::move(flash));
+  return std::unique_ptr<Shard>(std::move(shard));
+}
+
+}  // namespace varve
