@@ -1,0 +1,126 @@
+// ScriptedDaemon: the daemon's side of the wire for client tests, over any Fabric.
+//
+// By itself it answers like a daemon with a small store in memory: handshake, formats, match, push, pull, cancel.
+// A test's hook sees each frame first and may take it; the test then speaks for the daemon with the senders below.
+// Everything that came is in log(), in order of arrival. One reactor, one thread.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/fabric/fabric.h"
+#include "common/model/model.h"
+#include "common/wire/wire.h"
+
+namespace varve {
+
+class ScriptedDaemon final : private ListenerUser {
+ public:
+  struct Options {
+    std::string address = "daemon";
+    LinkOptions link;
+    uint32_t bulk_lanes_max = wire::kBulkLanesMax;
+    uint64_t boot_id = 1;
+    uint32_t k = 1, m = 0;
+    uint32_t lease_ms_max = 60000;
+    uint32_t grants_max = wire::kIdsMax;  // per RESERVE; the others are refused with kQuota
+    uint32_t piece_bytes = kPayloadBytesMax;
+    Code refuse = Code::kOk;  // answer HELLO with REFUSED
+    bool greet = true;        // answer HELLO at all
+  };
+  struct Received {
+    wire::FrameType type;
+    uint64_t op = 0;
+    uint32_t lane = 0;  // 0 urgent, 1.. bulk
+    uint64_t session = 0;
+    std::vector<std::byte> head;
+    uint32_t payload_bytes = 0;
+    std::vector<std::byte> payload;  // EXTENT only
+    wire::Frame frame() const { return *wire::decode(head); }
+  };
+  struct Stored {
+    Attempt attempt;
+    std::vector<std::vector<std::byte>> extents;
+  };
+
+  ScriptedDaemon(Fabric& fabric, Reactor& reactor, const Options& options);
+  ~ScriptedDaemon();  // after close_all() and a turn, or when no lane is left
+
+  std::string address() const { return listener_->address(); }
+  Options& options() { return options_; }  // read at each use
+  std::function<bool(const Received&)> hook;  // true: the daemon itself does nothing
+
+  // The store. Contents are a function of (id, rank, salt): content() of the same arguments.
+  void put(const BlockId& id, const ExtentTable& table, uint64_t salt = 0);
+  static std::vector<std::byte> content(const BlockId& id, uint32_t extent, uint32_t bytes,
+                                        uint64_t salt = 0);
+  std::map<BlockId, Stored>& store() { return store_; }
+  const std::set<uint64_t>& leases() const { return leases_; }
+  size_t reservations() const { return reserved_.size(); }
+
+  const std::vector<Received>& log() const { return log_; }
+  size_t count(wire::FrameType type) const;
+  const Received* last(wire::FrameType type) const;  // of the newest; null when none
+  uint64_t credit_returned() const { return credit_bytes_; }
+
+  // Speaking by script, on the newest session. `lane` 0 is the urgent one.
+  wire::Encoder& encoder() { return encoder_; }
+  bool has_lane(uint32_t lane) const;
+  void send(uint32_t lane, ConstByteSpan head, ConstByteSpan payload = {});
+  // One DATA frame; the entry is right for `bytes` of `extent` unless the test changes `data`.
+  wire::Data data_of(const BlockId& id, uint32_t block, uint32_t extent) const;
+  void send_data(uint32_t lane, uint64_t op, const wire::Data& data, ConstByteSpan payload);
+  void answer_pull(const Received& pull);  // what the daemon itself would do
+  void close_lane(uint32_t lane);
+  void close_all();
+  void stop();  // no new links either
+  uint32_t lanes_open() const;
+
+ private:
+  struct Lane;
+  struct Out;
+  struct Reserved {
+    BlockId id;
+    uint64_t op = 0;
+    uint32_t index = 0;
+    Stored stored;
+    std::vector<uint32_t> received;
+    const ExtentTable* table = nullptr;
+  };
+  void on_accepted(std::unique_ptr<Link> link) override;
+  void on_frame(Lane& lane, Received received);
+  void on_hello(Lane& lane, const Received& received);
+  void on_format(const Received& received);
+  void on_match(const Received& received);
+  void on_reserve(const Received& received);
+  void on_extent(const Received& received);
+  void on_commit(const Received& received);
+  void on_abort(const Received& received);
+  void on_cancel(const Received& received);
+  void push_out(Lane& lane, ConstByteSpan head, ConstByteSpan payload, bool then_close);
+  void pump(Lane& lane);
+  void close_session(uint64_t session);
+  Lane* find_lane(uint32_t lane) const;
+  const ExtentTable* table_of(uint32_t format, uint32_t rank) const;
+
+  Options options_;
+  std::unique_ptr<Listener> listener_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::byte> buffer_;
+  wire::Encoder encoder_;
+  uint64_t session_ = 0;  // the newest
+  std::vector<Received> log_;
+  std::vector<Format> formats_;  // handle - 1
+  std::vector<std::vector<ExtentTable>> tables_;
+  std::map<BlockId, Stored> store_;
+  std::map<std::pair<uint64_t, uint32_t>, Reserved> reserved_;  // (op, index)
+  std::set<uint64_t> leases_;
+  uint64_t last_lease_ = 0, last_attempt_ = 0, credit_bytes_ = 0;
+};
+
+}  // namespace varve
