@@ -1,5 +1,5 @@
-// BlockDevice: geometry, bounds, short I/O, retries and failure, in one place for every kind of drive.
-// An heir only moves bytes; what a result means is decided here.
+// BlockDevice: geometry, bounds, short I/O, retries and failure, in one place for every kind of
+// drive. An heir only moves bytes; what a result means is decided here.
 #include <algorithm>
 #include <cerrno>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos kRetryDelayMin = 100 * kMicrosecond;
 constexpr Nanos kRetryDelayMax = 10 * kMillisecond;
-constexpr Nanos kNextTurn = 1;  // a timer due this much later fires in a later turn, never in this one
+constexpr Nanos kNextTurn = 1;  // due this much later, a timer fires in a later turn
 
 bool moves_bytes(DeviceKind kind) {
   return kind == DeviceKind::kRead || kind == DeviceKind::kWrite;
@@ -19,10 +19,14 @@ bool moves_bytes(DeviceKind kind) {
 
 IoKind io_kind(DeviceKind kind) {
   switch (kind) {
-    case DeviceKind::kRead: return IoKind::kRead;
-    case DeviceKind::kWrite: return IoKind::kWrite;
-    case DeviceKind::kFlush: return IoKind::kFlush;
-    case DeviceKind::kDiscard: return IoKind::kDiscard;
+    case DeviceKind::kRead:
+      return IoKind::kRead;
+    case DeviceKind::kWrite:
+      return IoKind::kWrite;
+    case DeviceKind::kFlush:
+      return IoKind::kFlush;
+    case DeviceKind::kDiscard:
+      return IoKind::kDiscard;
   }
   VARVE_ASSERT(false, static_cast<uint32_t>(kind));
   return IoKind::kRead;
@@ -82,10 +86,18 @@ void BlockDevice::submit(DeviceIo& io) {
   ++in_flight_;
   if (failed()) return later(io, kNextTurn);  // D4
   switch (io.kind) {
-    case DeviceKind::kRead: ++counters_.reads; break;
-    case DeviceKind::kWrite: ++counters_.writes; break;
-    case DeviceKind::kFlush: ++counters_.flushes; break;
-    case DeviceKind::kDiscard: ++counters_.discards; break;
+    case DeviceKind::kRead:
+      ++counters_.reads;
+      break;
+    case DeviceKind::kWrite:
+      ++counters_.writes;
+      break;
+    case DeviceKind::kFlush:
+      ++counters_.flushes;
+      break;
+    case DeviceKind::kDiscard:
+      ++counters_.discards;
+      break;
   }
   attempt(io);
 }
@@ -102,7 +114,8 @@ void BlockDevice::attempt(DeviceIo& io) {
   if (moves_bytes(io.kind)) {
     uint64_t skip = io.moved_bytes;
     uint32_t first = 0;
-    while (skip >= io.iov[first].iov_len) skip -= io.iov[first++].iov_len;
+    while (skip >= io.iov[first].iov_len)
+      skip -= io.iov[first++].iov_len;
     VARVE_ASSERT(first < io.iov_count, first, io.iov_count);
     io.iov[first].iov_base = static_cast<std::byte*>(io.iov[first].iov_base) + skip;
     io.iov[first].iov_len -= skip;
@@ -139,8 +152,7 @@ void BlockDevice::moved(DeviceIo& io, uint64_t bytes) {
   VARVE_ASSERT(bytes <= left, bytes, left);
   if (bytes == left) {
     if (io.kind == DeviceKind::kRead) media_errors_in_row_ = 0;
-    uint64_t& total =
-        io.kind == DeviceKind::kRead ? counters_.read_bytes : counters_.written_bytes;
+    uint64_t& total = io.kind == DeviceKind::kRead ? counters_.read_bytes : counters_.written_bytes;
     total += io.length_bytes;
     return finish(io, Status());
   }
@@ -162,7 +174,7 @@ void BlockDevice::retry(DeviceIo& io, int32_t error) {
   later(io, error == EINTR ? kNextTurn : delay_ns);
 }
 
-// Ends the request with its cause and, unless the error is about one place only, the device (D4, D5).
+// D4, D5: ends the request with its cause and, unless the error is about one place, the device.
 void BlockDevice::give_up(DeviceIo& io, int32_t error) {
   ++counters_.errors;
   if (io.kind == DeviceKind::kDiscard && (error == EOPNOTSUPP || error == ENOSYS)) {

@@ -2,8 +2,8 @@
 //
 // Owns: BlockDevice and its two kinds: FileDevice (file or block device, O_DIRECT always) and
 // MemoryDevice, plus FaultDevice, a decorator that adds faults and a volatile write cache.
-// Called by server/flash. Thread rule: a BlockDevice belongs to one core and completes on its reactor.
-// It outlives its requests, or its reactor is not turned any more (a power cut in simulation).
+// Called by server/flash. Thread rule: a BlockDevice belongs to one core and completes on its
+// reactor. It outlives its requests, or its reactor is not turned any more (a simulated power cut).
 // Geometry, alignment, bounds, short I/O and bounded retries live in BlockDevice, in one place.
 // Invariants:
 //   D1 offsets, lengths and memory are multiples of kPageBytes, inside [0, capacity): asserted.
@@ -12,9 +12,10 @@
 //      the capacity is a lost drive (kUnavailable), as after a hot unplug.
 //   D4 a persistent error makes this device failed() and never the process: later requests complete
 //      with kUnavailable. Media errors (ENODATA, EILSEQ, EIO on read) fail one request, counted;
-//      kMediaErrorsMax of them in a row, or any write or flush error, fail the device. A discard that
-//      the drive does not know is kUnsupported and no failure.
-//   D5 after a failed flush the device is failed: what was unflushed is unknown (fsync is not retried).
+//      kMediaErrorsMax of them in a row, or any write or flush error, fail the device. A discard
+//      that the drive does not know is kUnsupported and no failure.
+//   D5 after a failed flush the device is failed: what was unflushed is unknown (fsync is not
+//   retried).
 #pragma once
 
 #include <sys/uio.h>
@@ -51,7 +52,7 @@ struct DeviceIo {
   // the device's own
   BlockDevice* device = nullptr;
   uint32_t retries = 0;
-  uint64_t moved_bytes = 0;  // whole pages that earlier attempts moved
+  uint64_t moved_bytes = 0;    // whole pages that earlier attempts moved
   uint64_t skipped_bytes = 0;  // how far the first iovec of the attempt was moved on
   Io io;                       // the attempt: kind, iov, iov_count, offset, bytes, buffer_index
   Timer timer;
@@ -113,16 +114,18 @@ class BlockDevice {
 
 struct FileDeviceOptions {
   std::string path;
-  uint64_t create_bytes = 0;  // create and preallocate this many when absent; 0 = must exist
-  uint64_t free_floor_bytes = 0;  // refuse to create when the file system would have less than this left
+  uint64_t create_bytes = 0;      // create and preallocate this many when absent; 0 = must exist
+  uint64_t free_floor_bytes = 0;  // a creation leaves at least this many on the file system
 };
 
-// Refuses by Status and a log line that names the path, the cause and the remedy. O_DIRECT is probed by
-// a real aligned read of the first page, and in a new file by a write of it, because file systems accept
-// the flag and refuse the I/O; what exists is not written to. A file that another *process* has open as
-// a target is refused (kUnavailable); within one process the shards may open it as often as they like.
-// On a file a discard zeroes and keeps the space, so that a preallocated target stays allocated.
-Result<std::unique_ptr<BlockDevice>> open_file_device(Reactor& reactor, const FileDeviceOptions& options);
+// Refuses by Status and a log line that names the path, the cause and the remedy. O_DIRECT is
+// probed by a real aligned read of the first page, and in a new file by a write of it, because file
+// systems accept the flag and refuse the I/O; what exists is not written to. A file that another
+// *process* has open as a target is refused (kUnavailable); within one process the shards may open
+// it as often as they like. On a file a discard zeroes and keeps the space, so that a preallocated
+// target stays allocated.
+Result<std::unique_ptr<BlockDevice>> open_file_device(Reactor& reactor,
+                                                      const FileDeviceOptions& options);
 
 // Plain synchronous page I/O, O_DIRECT, for start-up work before the shards run (superblocks).
 class FileHandle {
@@ -162,7 +165,7 @@ struct MemoryDeviceOptions {
   uint64_t seed = 1;
 };
 
-// Completes through the reactor's timers: deterministic under a ManualClock, usable under a real one.
+// Completes through the reactor's timers: deterministic under a ManualClock.
 std::unique_ptr<BlockDevice> make_memory_device(Reactor& reactor, MemoryPlatter& platter,
                                                 const MemoryDeviceOptions& options);
 

@@ -1,14 +1,14 @@
 // FaultDevice: what real drives do to us, on demand and by seed.
 //
-// The volatile cache is a stack of layers. Acknowledged writes go into `fresh_`. A flush takes all of
-// fresh_ as one layer; layers are written through oldest first, each followed by a flush of the inner
-// device, and then dropped. So a flush covers exactly what was acknowledged before it.
+// The volatile cache is a stack of layers. Acknowledged writes go into `fresh_`. A flush takes all
+// of fresh_ as one layer; layers are written through oldest first, each followed by a flush of the
+// inner device, and then dropped. So a flush covers exactly what was acknowledged before it.
 //
 //   reads look here first -> fresh_ -> layers_.back() ... layers_.front() -> inner device
 //                                                          ^ being written through
 //
-// Every record that the inner device holds is this object's own, so nothing of a request that crash()
-// left behind is touched later.
+// Every record that the inner device holds is this object's own, so nothing of a request that
+// crash() left behind is touched later.
 #include "common/device/fault_device.h"
 
 #include <algorithm>
@@ -26,16 +26,16 @@ namespace {
 
 constexpr uint32_t kSectorBytes = 512;
 constexpr uint32_t kSectorsPerPage = kPageBytes / kSectorBytes;
-constexpr uint32_t kRunPagesMax = 64;        // one write of the write-through
+constexpr uint32_t kRunPagesMax = 64;  // one write of the write-through
 constexpr uint32_t kRunsInFlightMax = 8;
-constexpr uint32_t kSpillPagesMax = 256;     // looked at per tick
+constexpr uint32_t kSpillPagesMax = 256;  // looked at per tick
 constexpr Nanos kSpillTick = kMillisecond;
-constexpr Nanos kNextTurn = 1;               // fires in a later turn
+constexpr Nanos kNextTurn = 1;  // fires in a later turn
 
 struct alignas(kPageBytes) Page {
   std::array<std::byte, kPageBytes> bytes;
 };
-using PageMap = std::map<uint64_t, std::unique_ptr<Page>>;  // by page number; ordered: deterministic
+using PageMap = std::map<uint64_t, std::unique_ptr<Page>>;  // by page number, in order
 
 struct Layer {
   PageMap pages;
@@ -56,7 +56,8 @@ class FaultDeviceImpl final : public FaultDevice {
   }
   ~FaultDeviceImpl() override {
     reactor_.cancel(spill_timer_);
-    for (auto& record : records_) reactor_.cancel(record->io.timer);
+    for (auto& record : records_)
+      reactor_.cancel(record->io.timer);
   }
 
   void sector_error_set(uint64_t offset_bytes, uint64_t length_bytes) override;
@@ -81,7 +82,7 @@ class FaultDeviceImpl final : public FaultDevice {
     DeviceIo io;
     DeviceIo* outer = nullptr;  // the request it serves, null for the cache's own work
     FaultDeviceImpl* device = nullptr;
-    uint64_t drops = 0;         // of layers, when a read was started
+    uint64_t drops = 0;  // of layers, when a read was started
     std::array<iovec, kRunPagesMax> vectors;
     std::unique_ptr<Page> page;   // spill: what leaks
     std::unique_ptr<Page> under;  // spill: what it leaks into
@@ -157,7 +158,8 @@ void each_page(const DeviceIo& io, Visit visit) {
   uint64_t page = io.io.offset / kPageBytes;
   for (uint32_t i = 0; i < io.io.iov_count; ++i) {
     auto* memory = static_cast<std::byte*>(io.io.iov[i].iov_base);
-    for (uint64_t at = 0; at < io.io.iov[i].iov_len; at += kPageBytes) visit(page++, memory + at);
+    for (uint64_t at = 0; at < io.io.iov[i].iov_len; at += kPageBytes)
+      visit(page++, memory + at);
   }
 }
 
@@ -176,9 +178,12 @@ void FaultDeviceImpl::start(DeviceIo& io) {
     return answer_later(io, io.kind == DeviceKind::kRead ? 0 : -EIO, kNextTurn);
   }
   switch (io.kind) {
-    case DeviceKind::kRead: return pass_on(io);
-    case DeviceKind::kWrite: return start_write(io);
-    case DeviceKind::kFlush: return plan_.volatile_cache ? start_flush(io) : pass_on(io);
+    case DeviceKind::kRead:
+      return pass_on(io);
+    case DeviceKind::kWrite:
+      return start_write(io);
+    case DeviceKind::kFlush:
+      return plan_.volatile_cache ? start_flush(io) : pass_on(io);
     case DeviceKind::kDiscard:
       // What the cache still holds of the range is discarded with it; nothing relies on either.
       for (uint64_t at = 0; at < io.io.bytes; at += kPageBytes) {
@@ -390,7 +395,8 @@ void FaultDeviceImpl::write_through() {
     }
   }
   // Random order: what a power cut finds written is no prefix of anything.
-  for (size_t i = runs_.size(); i > 1; --i) std::swap(runs_[i - 1], runs_[random_.below(i)]);
+  for (size_t i = runs_.size(); i > 1; --i)
+    std::swap(runs_[i - 1], runs_[random_.below(i)]);
   next_runs();
 }
 
@@ -464,7 +470,8 @@ void FaultDeviceImpl::layers_failed(int64_t result) {
     layer.flush = nullptr;
   }
   // writing_through_ stays set: nothing is written any more, reads still find the content.
-  for (DeviceIo* flush : flushes) answer(*flush, result);
+  for (DeviceIo* flush : flushes)
+    answer(*flush, result);
 }
 
 // ---- spilling
@@ -525,7 +532,8 @@ void FaultDeviceImpl::spill_done(Record& record) {
 void FaultDeviceImpl::sector_error_set(uint64_t offset_bytes, uint64_t length_bytes) {
   VARVE_ASSERT(length_bytes > 0 && offset_bytes + length_bytes <= capacity_bytes());
   const uint64_t last = (offset_bytes + length_bytes - 1) / kPageBytes;
-  for (uint64_t page = offset_bytes / kPageBytes; page <= last; ++page) bad_pages_.insert(page);
+  for (uint64_t page = offset_bytes / kPageBytes; page <= last; ++page)
+    bad_pages_.insert(page);
 }
 
 void FaultDeviceImpl::stuck_set(bool stuck) {
@@ -535,8 +543,10 @@ void FaultDeviceImpl::stuck_set(bool stuck) {
   requests.swap(stuck_requests_);
   std::vector<Held> answers;
   answers.swap(stuck_answers_);
-  for (const Held& held : answers) answer_later(*held.io, held.result, kNextTurn);
-  for (DeviceIo* io : requests) start(*io);
+  for (const Held& held : answers)
+    answer_later(*held.io, held.result, kNextTurn);
+  for (DeviceIo* io : requests)
+    start(*io);
 }
 
 // One page at a power cut: kept, lost, or its first sectors kept.
@@ -565,13 +575,17 @@ void FaultDeviceImpl::crash() {
   VARVE_ASSERT(!dead_);
   dead_ = true;
   reactor_.cancel(spill_timer_);
-  for (DeviceIo* io : active_) reactor_.cancel(io->timer);
+  for (DeviceIo* io : active_)
+    reactor_.cancel(io->timer);
   // A simulated inner device answers by these timers: what it holds never lands.
-  for (auto& record : records_) reactor_.cancel(record->io.timer);
+  for (auto& record : records_)
+    reactor_.cancel(record->io.timer);
   for (const Layer& layer : layers_) {  // oldest first, as they would have reached the medium
-    for (const auto& [page, content] : layer.pages) toss(page, content->bytes.data());
+    for (const auto& [page, content] : layer.pages)
+      toss(page, content->bytes.data());
   }
-  for (const auto& [page, content] : fresh_) toss(page, content->bytes.data());
+  for (const auto& [page, content] : fresh_)
+    toss(page, content->bytes.data());
   for (DeviceIo* io : active_) {
     if (io->kind != DeviceKind::kWrite || vanished_) continue;
     each_page(*io, [this](uint64_t page, const std::byte* memory) { toss(page, memory); });

@@ -59,8 +59,7 @@ class FileDevice final : public BlockDevice {
 Result<std::unique_ptr<BlockDevice>> open_file_device(Reactor& reactor,
                                                       const FileDeviceOptions& options) {
   VARVE_TRY(const OpenedFile opened, open_target_file(options));
-  return std::unique_ptr<BlockDevice>(
-      std::make_unique<FileDevice>(reactor, options.path, opened));
+  return std::unique_ptr<BlockDevice>(std::make_unique<FileDevice>(reactor, options.path, opened));
 }
 
 }  // namespace varve

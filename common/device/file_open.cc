@@ -1,7 +1,8 @@
-// What may be a target: a regular file or a block device, alone, aligned, and with O_DIRECT that works.
+// What may be a target: a regular file or a block device, alone, aligned, and with O_DIRECT that
+// works.
 //
-// A new file is made under a temporary name, filled, flushed and only then renamed, so that a kill in
-// the middle never leaves a half-made target under the target's name.
+// A new file is made under a temporary name, filled, flushed and only then renamed, so that a kill
+// in the middle never leaves a half-made target under the target's name.
 #include "common/device/file_open.h"
 
 #include <fcntl.h>
@@ -223,7 +224,8 @@ Result<uint64_t> block_device_bytes(const std::string& path, int fd) {
 Result<OpenedFile> open_existing(const FileDeviceOptions& options, const struct stat& info) {
   const std::string& path = options.path;
   if (!S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
-    return refuse(path, Status::invalid("neither a file nor a block device"), "choose another path");
+    return refuse(path, Status::invalid("neither a file nor a block device"),
+                  "choose another path");
   }
   Descriptor fd(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
   if (fd.get() < 0) {
@@ -291,7 +293,8 @@ Status write_pages(int fd, uint64_t offset_bytes, ConstByteSpan pages) {
       return Status(Code::kNoSpace, "no space left", errno);
     }
     if (result < 0) return Status::io("write failed", errno);
-    if (static_cast<uint64_t>(result) < kPageBytes) return Status::io("write made no progress", EIO);
+    if (static_cast<uint64_t>(result) < kPageBytes)
+      return Status::io("write made no progress", EIO);
     done += round_down(static_cast<uint64_t>(result), kPageBytes);
   }
   return Status();

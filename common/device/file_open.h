@@ -16,7 +16,8 @@ struct OpenedFile {
 // Says on the log what stood in the way, with path and numbers, and returns the Status.
 Result<OpenedFile> open_target_file(const FileDeviceOptions& options);
 
-// Whole pages at once, blocking; short I/O continued, EINTR retried. For start-up and fault work only.
+// Whole pages at once, blocking; short I/O continued, EINTR retried. For start-up and fault work
+// only.
 Status read_pages(int fd, uint64_t offset_bytes, ByteSpan pages);
 Status write_pages(int fd, uint64_t offset_bytes, ConstByteSpan pages);
 

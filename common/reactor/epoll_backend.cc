@@ -1,9 +1,10 @@
 // epoll and a few threads: where io_uring is refused. Slower, same behaviour.
 //
-// Sockets: each request is tried at submit(); what would block waits in its descriptor's queue, armed
-// one-shot, so that a descriptor number that was closed and reused is never confused with the old one.
-// Disk: worker threads make the blocking calls. This file is the listed exception for threads, a mutex
-// and a condition variable; nothing else of the core is visible to the workers.
+// Sockets: each request is tried at submit(); what would block waits in its descriptor's queue,
+// armed one-shot, so that a descriptor number that was closed and reused is never confused with the
+// old one.
+// Disk: worker threads make the blocking calls. This file is the listed exception for threads, a
+// mutex and a condition variable; nothing else of the core is visible to the workers.
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <poll.h>
@@ -62,9 +63,15 @@ int64_t disk_call(const Io& io) {
   const auto count = static_cast<int>(io.iov_count);
   int64_t result = 0;
   switch (io.kind) {
-    case IoKind::kRead: result = preadv(io.fd, io.iov, count, offset); break;
-    case IoKind::kWrite: result = pwritev(io.fd, io.iov, count, offset); break;
-    case IoKind::kFlush: result = fdatasync(io.fd); break;
+    case IoKind::kRead:
+      result = preadv(io.fd, io.iov, count, offset);
+      break;
+    case IoKind::kWrite:
+      result = pwritev(io.fd, io.iov, count, offset);
+      break;
+    case IoKind::kFlush:
+      result = fdatasync(io.fd);
+      break;
     default: {
       VARVE_ASSERT(io.kind == IoKind::kDiscard || io.kind == IoKind::kZero);
       const int mode = io.kind == IoKind::kZero ? FALLOC_FL_ZERO_RANGE : FALLOC_FL_PUNCH_HOLE;
@@ -81,7 +88,8 @@ class DiskWorkers {
   DiskWorkers(uint32_t threads, int event)
       : event_(event), share_(std::max(1u, threads / 2)), running_(threads, -1) {
     threads_.reserve(threads);
-    for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
+    for (uint32_t i = 0; i < threads; ++i)
+      threads_.emplace_back([this, i] { work(i); });
   }
   ~DiskWorkers() {
     {
@@ -89,7 +97,8 @@ class DiskWorkers {
       stopping_ = true;
     }
     more_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    for (std::thread& thread : threads_)
+      thread.join();
   }
   void push(IoQueue& ios) {
     {
@@ -202,9 +211,15 @@ class EpollBackend final : public IoBackend {
 int64_t attempt(Io& io) {
   int64_t result = 0;
   switch (io.kind) {
-    case IoKind::kAccept: result = accept4(io.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); break;
-    case IoKind::kReceive: result = recvmsg(io.fd, &io.message, MSG_DONTWAIT); break;
-    case IoKind::kSend: result = sendmsg(io.fd, &io.message, MSG_DONTWAIT | MSG_NOSIGNAL); break;
+    case IoKind::kAccept:
+      result = accept4(io.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      break;
+    case IoKind::kReceive:
+      result = recvmsg(io.fd, &io.message, MSG_DONTWAIT);
+      break;
+    case IoKind::kSend:
+      result = sendmsg(io.fd, &io.message, MSG_DONTWAIT | MSG_NOSIGNAL);
+      break;
     case IoKind::kPollIn: {
       pollfd poller{io.fd, POLLIN, 0};
       result = poll(&poller, 1, 0);
@@ -289,7 +304,8 @@ void EpollBackend::cancel(Io& io) {
 }
 
 void EpollBackend::submit() {
-  while (Io* io = sockets_started_.pop()) first_try(*io);
+  while (Io* io = sockets_started_.pop())
+    first_try(*io);
   if (disk_started_.empty()) return;
   disk_in_flight_ += static_cast<uint32_t>(disk_started_.size());
   workers_->push(disk_started_);
@@ -372,8 +388,7 @@ int EpollBackend::wait_events(epoll_event* events, Nanos timeout_ns) {
     precise_wait_ = false;  // an old kernel or a sandbox: milliseconds, rounded up, must do
   }
   constexpr Nanos kTimeoutMax = 3600 * kSecond;
-  const Nanos timeout_ms =
-      (std::min(timeout_ns, kTimeoutMax) + kMillisecond - 1) / kMillisecond;
+  const Nanos timeout_ms = (std::min(timeout_ns, kTimeoutMax) + kMillisecond - 1) / kMillisecond;
   const int count = epoll_wait(epoll_, events, kEventsPerPoll,
                                timeout_ns == kNever ? -1 : static_cast<int>(timeout_ms));
   VARVE_ASSERT(count >= 0 || errno == EINTR, errno);

@@ -44,13 +44,14 @@ struct Io {
   int64_t result = 0;  // bytes or descriptor, else -errno
   Done on_done = nullptr;
   void* owner = nullptr;
-  Io* next = nullptr;      // backend's
-  msghdr message = {};     // backend's
+  Io* next = nullptr;   // backend's
+  msghdr message = {};  // backend's
 };
 
-// io_uring (production), epoll + thread pool (where io_uring is refused). Owner core only, but wake().
-// The first thread that starts, submits, reaps or sleeps is the owner; registering may come before, from
-// the thread that builds everything. A descriptor is closed only when no Io of it is in flight: cancel first.
+// io_uring (production), epoll + thread pool (where io_uring is refused). Owner core only, but
+// wake(). The first thread that starts, submits, reaps or sleeps is the owner; registering may come
+// before, from the thread that builds everything. A descriptor is closed only when no Io of it is
+// in flight: cancel first.
 class IoBackend {
  public:
   virtual ~IoBackend() = default;
@@ -58,8 +59,9 @@ class IoBackend {
   // Registers memory for fixed I/O; returns the buffer index, or -1 when this backend has none.
   // At start only, before any I/O.
   virtual Result<int32_t> register_buffer(ByteSpan memory) = 0;
-  // Makes reads and writes of this descriptor cheaper where the backend can; a hint, never an error.
-  // A registered descriptor must be unregistered before it is closed: its number may come back.
+  // Makes reads and writes of this descriptor cheaper where the backend can; a hint, never an
+  // error. A registered descriptor must be unregistered before it is closed: its number may come
+  // back.
   virtual void register_file(int32_t /*fd*/) {}
   virtual void unregister_file(int32_t /*fd*/) {}
   virtual void start(Io& io) = 0;   // queued; leaves the process at submit()
@@ -74,17 +76,19 @@ class IoBackend {
 };
 
 struct IoBackendOptions {
-  uint32_t entries = 1024;       // submission queue; completions 4x
-  uint32_t worker_threads = 4;   // epoll backend's disk threads
+  uint32_t entries = 1024;      // submission queue; completions 4x
+  uint32_t worker_threads = 4;  // epoll backend's disk threads
   uint32_t registered_files_max = 1024;
 };
 
-// Probes io_uring; on refusal answers the epoll backend and fills `reason` with why (empty = io_uring).
+// Probes io_uring; on refusal answers the epoll backend and fills `reason` with why (empty =
+// io_uring).
 struct IoBackendChoice {
   std::unique_ptr<IoBackend> backend;
   Status reason;
 };
 enum class IoBackendPreference : uint8_t { kProbe, kUring, kEpoll };
-Result<IoBackendChoice> make_io_backend(IoBackendPreference preference, const IoBackendOptions& options);
+Result<IoBackendChoice> make_io_backend(IoBackendPreference preference,
+                                        const IoBackendOptions& options);
 
 }  // namespace varve

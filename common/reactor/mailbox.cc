@@ -1,8 +1,8 @@
 // Mailbox: Vyukov's intrusive multi-producer single-consumer queue, and the handshake before sleep.
 // Source: D. Vyukov, "Intrusive MPSC node-based queue" (1024cores.net).
 //
-// A producer swings head_ to its message, then links the former head to it. Between the two steps the
-// chain is cut: the consumer sees "not empty" but can take nothing, and simply comes again.
+// A producer swings head_ to its message, then links the former head to it. Between the two steps
+// the chain is cut: the consumer sees "not empty" but can take nothing, and simply comes again.
 #include "common/reactor/mailbox.h"
 
 namespace varve {
@@ -10,8 +10,9 @@ namespace varve {
 bool Mailbox::post(Message& message) {
   VARVE_ASSERT(message.deliver != nullptr);
   message.next.store(nullptr, std::memory_order_relaxed);
-  // Sequentially consistent, as the load of sleeping_ below and the two accesses in prepare_sleep():
-  // either the consumer sees this message, or this producer sees that the consumer sleeps.
+  // Sequentially consistent, as the load of sleeping_ below and the two accesses in
+  // prepare_sleep(): either the consumer sees this message, or this producer sees that the consumer
+  // sleeps.
   Message* before = head_.exchange(&message, std::memory_order_seq_cst);
   before->next.store(&message, std::memory_order_release);
   if (!sleeping_.load(std::memory_order_seq_cst)) return false;
@@ -38,7 +39,9 @@ bool Mailbox::prepare_sleep() {
   return empty();
 }
 
-void Mailbox::end_sleep() { sleeping_.store(false, std::memory_order_relaxed); }
+void Mailbox::end_sleep() {
+  sleeping_.store(false, std::memory_order_relaxed);
+}
 
 Message* Mailbox::pop() {
   Message* tail = tail_;

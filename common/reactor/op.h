@@ -1,9 +1,9 @@
 // Op: a staged operation, the shape of every request in Varve (ADR-0001).
 //
-// One op, one file, one run() whose switch over stages reads top to bottom. Every path through a case
-// ends in exactly one of wait(n), again(), a fallthrough or finish(...). A completion never runs
-// inside the call that started it. cancel() sets a flag that the next stage reads; nothing a device
-// may still write is freed before its completion.
+// One op, one file, one run() whose switch over stages reads top to bottom. Every path through a
+// case ends in exactly one of wait(n), again(), a fallthrough or finish(...). A completion never
+// runs inside the call that started it. cancel() sets a flag that the next stage reads; nothing a
+// device may still write is freed before its completion.
 #pragma once
 
 #include "common/reactor/reactor.h"
@@ -14,8 +14,8 @@ class Op : public Task {
  public:
   explicit Op(Reactor& reactor) : reactor_(reactor) {}
 
-  // One of the things waited for is done; the op runs when the count reaches zero. The first failure
-  // is kept. Called from completions (device, link, mailbox), never from inside run().
+  // One of the things waited for is done; the op runs when the count reaches zero. The first
+  // failure is kept. Called from completions (device, link, mailbox), never from inside run().
   void completed(Status status) {
     VARVE_ASSERT(waiting_ > 0);
     VARVE_ASSERT(!in_run_);

@@ -1,8 +1,8 @@
 // io_uring: one ring a core, registered files and buffers, one submission per turn.
 //
-// The ring is made disabled and enabled by the first thread that uses it: SINGLE_ISSUER binds a ring to
-// the thread that enables it, and the ring is built by main before the shard's thread exists.
-// user_data is the Io itself; the odd numbers below 8 are this file's own requests.
+// The ring is made disabled and enabled by the first thread that uses it: SINGLE_ISSUER binds a
+// ring to the thread that enables it, and the ring is built by main before the shard's thread
+// exists. user_data is the Io itself; the odd numbers below 8 are this file's own requests.
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/falloc.h>
@@ -26,10 +26,10 @@ namespace {
 constexpr uint64_t kTagWake = 1;
 constexpr uint64_t kTagIgnored = 3;
 constexpr uint32_t kReapBatch = 64;
-constexpr uint32_t kBufferPiecesMax = 1024;        // 1 TiB of registered memory
-constexpr uint64_t kBufferPieceBytes = kGiB;       // the kernel's limit for one buffer
+constexpr uint32_t kBufferPiecesMax = 1024;              // 1 TiB of registered memory
+constexpr uint64_t kBufferPieceBytes = kGiB;             // the kernel's limit for one buffer
 constexpr uint64_t kSingleBytesMax = uint64_t{1} << 30;  // sqe->len is 32 bits wide
-constexpr uint32_t kTeardownWaitsMax = 200;        // of 10 ms: what a ring waits for its I/O at the end
+constexpr uint32_t kTeardownWaitsMax = 200;  // of 10 ms: what a ring waits for its I/O at the end
 
 // Newest first. SUBMIT_ALL and the TASKRUN flags came with 5.18-6.1; older kernels go to epoll.
 constexpr uint32_t kSetupCommon = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP |
@@ -40,8 +40,8 @@ constexpr std::array<uint32_t, 2> kSetupRungs = {
         IORING_SETUP_R_DISABLED,
     kSetupCommon,
 };
-constexpr uint32_t kFeaturesNeeded = IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE |
-                                     IORING_FEAT_EXT_ARG | IORING_FEAT_FAST_POLL;
+constexpr uint32_t kFeaturesNeeded =
+    IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_EXT_ARG | IORING_FEAT_FAST_POLL;
 
 int ring_init(io_uring* ring, uint32_t entries, uint32_t flags) {
   io_uring_params parameters{};
@@ -141,8 +141,8 @@ class UringBackend final : public IoBackend {
   UringBackend() { ring_.ring_fd = -1; }
   void enable();
   void arm_wake();
-  void fill();                      // what waits for a place in the submission queue
-  bool prepare(Io& io);             // false: no place
+  void fill();           // what waits for a place in the submission queue
+  bool prepare(Io& io);  // false: no place
   void prepare_disk(io_uring_sqe* sqe, Io& io);
   void prepare_socket(io_uring_sqe* sqe, Io& io);
   int32_t fixed_buffer(const Io& io) const;  // kernel's buffer index or -1
@@ -163,7 +163,7 @@ class UringBackend final : public IoBackend {
   uint32_t pieces_ = 0;
   bool buffers_table_ = false;
   bool buffers_refused_ = false;
-  std::vector<bool> files_;         // by descriptor: the sparse table's slot of the same number
+  std::vector<bool> files_;  // by descriptor: the sparse table's slot of the same number
 };
 
 Result<std::unique_ptr<IoBackend>> UringBackend::open(const IoBackendOptions& options,
@@ -200,7 +200,8 @@ UringBackend::~UringBackend() {
         __kernel_timespec pause{0, 10'000'000};
         io_uring_cqe* cqe = nullptr;
         const int result = io_uring_submit_and_wait_timeout(&ring_, &cqe, 1, &pause, nullptr);
-        if (result < 0 && !is_transient(result)) break;  // another thread's ring: the kernel ends it
+        if (result < 0 && !is_transient(result))
+          break;  // another thread's ring: the kernel ends it
         if (cqe == nullptr) {
           ++waits;
           continue;
@@ -359,12 +360,16 @@ bool UringBackend::prepare(Io& io) {
     case IoKind::kWrite:
     case IoKind::kFlush:
     case IoKind::kDiscard:
-    case IoKind::kZero: prepare_disk(sqe, io); break;
+    case IoKind::kZero:
+      prepare_disk(sqe, io);
+      break;
     case IoKind::kAccept:
     case IoKind::kConnect:
     case IoKind::kReceive:
     case IoKind::kSend:
-    case IoKind::kPollIn: prepare_socket(sqe, io); break;
+    case IoKind::kPollIn:
+      prepare_socket(sqe, io);
+      break;
   }
   io_uring_sqe_set_data(sqe, &io);
   return true;
@@ -532,7 +537,8 @@ Result<std::unique_ptr<IoBackend>> make_uring_backend(const IoBackendOptions& op
                     -refusal);
     case ENOMEM:
       return Status(Code::kUnsupported, "io_uring found no memory (RLIMIT_MEMLOCK)", -refusal);
-    default: return Status(Code::kUnsupported, "io_uring failed its probe", -refusal);
+    default:
+      return Status(Code::kUnsupported, "io_uring failed its probe", -refusal);
   }
 }
 

@@ -17,19 +17,29 @@ using test::World;
 
 constexpr uint64_t kCapacity = 4 * kMiB;
 
-enum class Kind { kUring, kEpoll, kMemory, kFaultOverMemory, kVolatileOverMemory, kVolatileOverFile };
+enum class Kind {
+  kUring,
+  kEpoll,
+  kMemory,
+  kFaultOverMemory,
+  kVolatileOverMemory,
+  kVolatileOverFile
+};
 
 class DeviceSuite : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     switch (GetParam()) {
-      case Kind::kUring: return open_file(IoBackendPreference::kUring, nullptr);
-      case Kind::kEpoll: return open_file(IoBackendPreference::kEpoll, nullptr);
+      case Kind::kUring:
+        return open_file(IoBackendPreference::kUring, nullptr);
+      case Kind::kEpoll:
+        return open_file(IoBackendPreference::kEpoll, nullptr);
       case Kind::kMemory:
         world = std::make_unique<World>();
         device = make_memory_device(world->reactor(), platter, MemoryDeviceOptions{});
         return;
-      case Kind::kFaultOverMemory: return open_fault(FaultPlan{});
+      case Kind::kFaultOverMemory:
+        return open_fault(FaultPlan{});
       case Kind::kVolatileOverMemory: {
         FaultPlan plan;
         plan.volatile_cache = true;
@@ -67,9 +77,9 @@ class DeviceSuite : public testing::TestWithParam<Kind> {
   }
   void open_fault(const FaultPlan& plan) {
     world = std::make_unique<World>();
-    device = FaultDevice::wrap(
-        world->reactor(), make_memory_device(world->reactor(), platter, MemoryDeviceOptions{}),
-        plan);
+    device = FaultDevice::wrap(world->reactor(),
+                               make_memory_device(world->reactor(), platter, MemoryDeviceOptions{}),
+                               plan);
   }
   TemporaryPath path{"suite"};
   MemoryPlatter platter{kCapacity};
@@ -83,12 +93,18 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DeviceSuite,
                                          Kind::kVolatileOverFile),
                          [](const auto& suite) {
                            switch (suite.param) {
-                             case Kind::kUring: return "io_uring";
-                             case Kind::kEpoll: return "epoll";
-                             case Kind::kMemory: return "memory";
-                             case Kind::kFaultOverMemory: return "fault";
-                             case Kind::kVolatileOverMemory: return "volatile";
-                             case Kind::kVolatileOverFile: break;
+                             case Kind::kUring:
+                               return "io_uring";
+                             case Kind::kEpoll:
+                               return "epoll";
+                             case Kind::kMemory:
+                               return "memory";
+                             case Kind::kFaultOverMemory:
+                               return "fault";
+                             case Kind::kVolatileOverMemory:
+                               return "volatile";
+                             case Kind::kVolatileOverFile:
+                               break;
                            }
                            return "volatile_file";
                          });
@@ -104,7 +120,8 @@ TEST_P(DeviceSuite, ReadsBackWhatWasWrittenScatteredOverAnyMemory) {
   EXPECT_TRUE(world->flush(*device).ok());
   AlignedBytes in(16 * kPageBytes);
   Request read(DeviceKind::kRead, 8 * kPageBytes);
-  for (uint32_t i = 0; i < 16; ++i) read.with(in.page(i), kPageBytes);
+  for (uint32_t i = 0; i < 16; ++i)
+    read.with(in.page(i), kPageBytes);
   EXPECT_TRUE(world->perform(*device, read).ok());
   EXPECT_EQ(std::memcmp(in.data(), out.data(), out.size()), 0);
   EXPECT_EQ(device->counters().reads, 1u);
@@ -235,7 +252,8 @@ class ScriptedDevice : public BlockDevice {
   void start(DeviceIo& io) override {
     attempts.emplace_back(io.io.offset, io.io.bytes);
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < io.io.iov_count; ++i) sum += io.io.iov[i].iov_len;
+    for (uint32_t i = 0; i < io.io.iov_count; ++i)
+      sum += io.io.iov[i].iov_len;
     if (io.io.iov_count > 0) {
       EXPECT_EQ(sum, io.io.bytes);
     }
@@ -367,7 +385,7 @@ TEST_F(ScriptedTest, AnyWriteOrFlushErrorFailsTheDevice) {
   }
   device.results = {-EIO};
   EXPECT_EQ(world.flush(device).code(), Code::kIo);
-  EXPECT_TRUE(device.failed());  // D5
+  EXPECT_TRUE(device.failed());                               // D5
   EXPECT_EQ(world.flush(device).code(), Code::kUnavailable);  // and is not asked again
 }
 

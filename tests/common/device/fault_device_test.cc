@@ -1,5 +1,5 @@
-// Goal: every fault does what it says and no more, and the volatile cache keeps the rules of a drive:
-// what a completed flush covered survives every power cut, nothing else is promised.
+// Goal: every fault does what it says and no more, and the volatile cache keeps the rules of a
+// drive: what a completed flush covered survives every power cut, nothing else is promised.
 // Method: MemoryDevice underneath and a manual clock; power cuts over many seeds against a model.
 #include "common/device/fault_device.h"
 
@@ -164,7 +164,8 @@ Outcome crash_run(uint64_t seed, const FaultPlan& plan) {
     uint64_t previous = ~uint64_t{0};
     for (uint64_t sector = 0; sector < 8; ++sector) {
       const uint64_t found = version_in(bytes, sector);
-      EXPECT_GE(found, durable[page]) << "page " << page << " lost a flushed version, seed " << seed;
+      EXPECT_GE(found, durable[page])
+          << "page " << page << " lost a flushed version, seed " << seed;
       EXPECT_LE(found, version);
       EXPECT_LE(found, previous) << "newer sectors come first, seed " << seed;
       previous = found;
@@ -205,7 +206,8 @@ TEST(FaultDevice, SpillingLeaksEarlyAndStillNeverHurtsWhatAFlushCovered) {
   pages.set('s');
   EXPECT_TRUE(rig.world.write(*rig.device, 0, pages.data(), pages.size()).ok());
   rig.world.clock().advance_by(kMillisecond);
-  for (int i = 0; i < 200; ++i) rig.world.step();
+  for (int i = 0; i < 200; ++i)
+    rig.world.step();
   uint32_t whole = 0, torn = 0;
   for (uint64_t page = 0; page < 32; ++page) {
     const bool first = rig.on_platter(page) == 's';
@@ -244,12 +246,14 @@ TEST(FaultDevice, NothingCompletesAfterAPowerCut) {
   Request write(DeviceKind::kWrite, 0);
   write.with(page.data(), kPageBytes);
   Request flush(DeviceKind::kFlush);
-  for (Request* request : {&read, &write, &flush}) rig.device->submit(*request);
+  for (Request* request : {&read, &write, &flush})
+    rig.device->submit(*request);
   rig.device->crash();
   rig.world.quiesce();
   rig.device.reset();
   rig.world.quiesce();
-  for (Request* request : {&read, &write, &flush}) EXPECT_EQ(request->completions, 0u);
+  for (Request* request : {&read, &write, &flush})
+    EXPECT_EQ(request->completions, 0u);
   rig.open(volatile_plan());
   EXPECT_TRUE(rig.world.read(*rig.device, 0, page.data(), kPageBytes).ok());
 }
@@ -285,8 +289,8 @@ TEST(FaultDevice, BitRotFlipsOneBitAndStays) {
     EXPECT_TRUE(rig.world.read(*rig.device, 0, in.data(), in.size()).ok());
     uint32_t bits = 0;
     for (uint64_t i = 0; i < out.size(); ++i) {
-      bits += static_cast<uint32_t>(
-          std::popcount(static_cast<uint8_t>(out.data()[i] ^ in.data()[i])));
+      bits +=
+          static_cast<uint32_t>(std::popcount(static_cast<uint8_t>(out.data()[i] ^ in.data()[i])));
     }
     EXPECT_EQ(bits, 1u);
     EXPECT_EQ(rig.device->fault_counters().bits_flipped, 1u);

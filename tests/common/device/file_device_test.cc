@@ -52,7 +52,8 @@ uint64_t resident_pages(const std::string& path, uint64_t bytes) {
   munmap(mapped, bytes);
   close(fd);
   uint64_t count = 0;
-  for (const unsigned char page : resident) count += page & 1;
+  for (const unsigned char page : resident)
+    count += page & 1;
   return count;
 }
 

@@ -24,14 +24,16 @@ FileDeviceOptions options_for(const TemporaryPath& path, uint64_t create_bytes) 
   return options;
 }
 
-bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+bool exists(const std::string& path) {
+  return access(path.c_str(), F_OK) == 0;
+}
 
 // Opens and skips the test where the folder's file system has no O_DIRECT.
-#define OPEN_OR_SKIP(name, options)                                              \
-  Result<OpenedFile> name = open_target_file(options);                           \
-  if (!name && name.error().code() == Code::kUnsupported) {                      \
-    GTEST_SKIP() << "no O_DIRECT in " << testing::TempDir();                     \
-  }                                                                              \
+#define OPEN_OR_SKIP(name, options)                          \
+  Result<OpenedFile> name = open_target_file(options);       \
+  if (!name && name.error().code() == Code::kUnsupported) {  \
+    GTEST_SKIP() << "no O_DIRECT in " << testing::TempDir(); \
+  }                                                          \
   ASSERT_TRUE(name) << name.error().what()
 
 TEST(FileOpen, CreatesAPreallocatedZeroedFileAndFindsItAgain) {

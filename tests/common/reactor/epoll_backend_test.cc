@@ -60,8 +60,8 @@ class HangingPage {
     uffdio_register range{};
     range.range = {reinterpret_cast<uint64_t>(page_), kPageBytes};
     range.mode = UFFDIO_REGISTER_MODE_MISSING;
-    ready_ = fd_ >= 0 && ioctl(fd_, UFFDIO_API, &api) == 0 &&
-             ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
+    ready_ =
+        fd_ >= 0 && ioctl(fd_, UFFDIO_API, &api) == 0 && ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
   }
   ~HangingPage() {
     if (fd_ >= 0) close(fd_);
@@ -103,7 +103,8 @@ TEST_F(EpollBackendTest, AHangingDescriptorLeavesThreadsForTheOthers) {
   finish(other);  // hangs when the stuck ones took every thread
   EXPECT_EQ(other.result, 1);
   // What no thread has taken can be cancelled; the rest ends when the drive answers.
-  for (Request& request : stuck) backend->cancel(request);
+  for (Request& request : stuck)
+    backend->cancel(request);
   hang.release();
   uint32_t cancelled = 0;
   for (Request& request : stuck) {
@@ -112,7 +113,8 @@ TEST_F(EpollBackendTest, AHangingDescriptorLeavesThreadsForTheOthers) {
   }
   EXPECT_GE(cancelled, 6u);  // at most two of the four threads were held
   EXPECT_EQ(backend->in_flight(), 0u);
-  for (const int one : {hanging, fd}) close(one);
+  for (const int one : {hanging, fd})
+    close(one);
   unlink(path.c_str());
   unlink(hanging_path.c_str());
 }
@@ -136,7 +138,8 @@ TEST_F(EpollBackendTest, ManyRoundsOfSleepNeverMissAWorkersResult) {
   }
   backend->cancel(receive);
   finish(receive);
-  for (const int one : {pair[0], pair[1], fd}) close(one);
+  for (const int one : {pair[0], pair[1], fd})
+    close(one);
   unlink(path.c_str());
 }
 

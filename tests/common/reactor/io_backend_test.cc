@@ -1,6 +1,6 @@
 // Goal: both backends do the same for every kind of Io, and the probe chooses by really trying.
-// Method: one suite over io_uring and epoll with pipes of the system (socket pairs, loopback, a file);
-// refusals are made with a seccomp filter in a child process.
+// Method: one suite over io_uring and epoll with pipes of the system (socket pairs, loopback, a
+// file); refusals are made with a seccomp filter in a child process.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/audit.h>
@@ -279,7 +279,8 @@ TEST_P(IoBackendSuite, FarMoreRequestsThanTheQueueHoldsAllComplete) {
     EXPECT_LE(now, 7u);
     done += now;
   }
-  for (Request& send : sends) EXPECT_EQ(send.result, 1);
+  for (Request& send : sends)
+    EXPECT_EQ(send.result, 1);
   EXPECT_EQ(backend->in_flight(), 0u);
 }
 
@@ -315,8 +316,7 @@ bool deny(std::initializer_list<uint32_t> calls) {
 int probe_under(std::initializer_list<uint32_t> calls) {
   if (!deny(calls)) return 10;
   if (make_io_backend(IoBackendPreference::kUring, IoBackendOptions{})) return 11;
-  Result<IoBackendChoice> choice =
-      make_io_backend(IoBackendPreference::kProbe, IoBackendOptions{});
+  Result<IoBackendChoice> choice = make_io_backend(IoBackendPreference::kProbe, IoBackendOptions{});
   if (!choice) return 12;
   if (choice->reason.ok() || choice->reason.code() != Code::kUnsupported) return 13;
   if (choice->reason.errno_value() != EPERM) return 14;
@@ -352,16 +352,14 @@ TEST(IoBackendProbe, UsesIoUringWhereItIsAllowedAndGivesNoReason) {
   if (!make_io_backend(IoBackendPreference::kUring, IoBackendOptions{})) {
     GTEST_SKIP() << "this system refuses io_uring";
   }
-  Result<IoBackendChoice> choice =
-      make_io_backend(IoBackendPreference::kProbe, IoBackendOptions{});
+  Result<IoBackendChoice> choice = make_io_backend(IoBackendPreference::kProbe, IoBackendOptions{});
   ASSERT_TRUE(choice);
   EXPECT_STREQ(choice->backend->name(), "io_uring");
   EXPECT_TRUE(choice->reason.ok());
 }
 
 TEST(IoBackendProbe, EpollByConfigurationSaysSo) {
-  Result<IoBackendChoice> choice =
-      make_io_backend(IoBackendPreference::kEpoll, IoBackendOptions{});
+  Result<IoBackendChoice> choice = make_io_backend(IoBackendPreference::kEpoll, IoBackendOptions{});
   ASSERT_TRUE(choice);
   EXPECT_STREQ(choice->backend->name(), "epoll");
   EXPECT_EQ(choice->reason.code(), Code::kUnsupported);

@@ -51,7 +51,8 @@ TEST(Mailbox, DeliversInOrderAndIsEmptyAfterwards) {
   EXPECT_EQ(mailbox.drain(100), 5u);
   EXPECT_TRUE(mailbox.empty());
   EXPECT_EQ(mailbox.drain(100), 0u);
-  for (uint32_t i = 0; i < 5; ++i) EXPECT_EQ(seen.notes[i].second, i);
+  for (uint32_t i = 0; i < 5; ++i)
+    EXPECT_EQ(seen.notes[i].second, i);
 }
 
 TEST(Mailbox, DrainStopsAtItsLimit) {
@@ -139,7 +140,8 @@ TEST(Mailbox, FourProducersLoseNothingKeepTheirOrderAndAlwaysWakeTheSleeper) {
   seen.notes.reserve(kProducers * kNotes);
   std::vector<std::vector<std::unique_ptr<Note>>> notes(kProducers);
   for (uint32_t p = 0; p < kProducers; ++p) {
-    for (uint32_t i = 0; i < kNotes; ++i) notes[p].push_back(make_note(seen, p, i));
+    for (uint32_t i = 0; i < kNotes; ++i)
+      notes[p].push_back(make_note(seen, p, i));
   }
   std::vector<std::thread> producers;
   for (uint32_t p = 0; p < kProducers; ++p) {
@@ -155,7 +157,8 @@ TEST(Mailbox, FourProducersLoseNothingKeepTheirOrderAndAlwaysWakeTheSleeper) {
     if (mailbox.prepare_sleep()) bell.await();
     mailbox.end_sleep();
   }
-  for (std::thread& producer : producers) producer.join();
+  for (std::thread& producer : producers)
+    producer.join();
   std::array<uint32_t, kProducers> next{};
   for (const auto& [producer, number] : seen.notes) {
     ASSERT_EQ(number, next[producer]) << "producer " << producer;

@@ -1,4 +1,5 @@
-// Goal: the turn keeps its order, its budgets and its promises (R1-R3), and sleep ends when it must.
+// Goal: the turn keeps its order, its budgets and its promises (R1-R3), and sleep ends when it
+// must.
 // Method: a ManualClock and no backend for the turn; a real backend and a second thread for run().
 #include "common/reactor/reactor.h"
 
@@ -80,7 +81,8 @@ TEST_F(ReactorTest, TheTaskBudgetHoldsAndKeepsTheOrder) {
   Probe a(log, "a");
   Probe b(log, "b");
   Probe c(log, "c");
-  for (Probe* probe : {&a, &b, &c}) small.make_ready(*probe);
+  for (Probe* probe : {&a, &b, &c})
+    small.make_ready(*probe);
   EXPECT_TRUE(small.turn());
   EXPECT_EQ(log, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(small.turn());

@@ -1,5 +1,6 @@
 // Goal: what only io_uring has: registered buffers and files, and a ring that changes thread once.
-// Method: an O_DIRECT file and aligned memory; registered slots are checked by reusing a descriptor.
+// Method: an O_DIRECT file and aligned memory; registered slots are checked by reusing a
+// descriptor.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -26,8 +27,8 @@ class UringBackendTest : public testing::Test {
     path = testing::TempDir() + "varve_uring_XXXXXX";
     fd = mkostemp(path.data(), O_CLOEXEC);
     ASSERT_GE(fd, 0);
-    memory = static_cast<std::byte*>(mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    memory = static_cast<std::byte*>(
+        mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     ASSERT_NE(memory, MAP_FAILED);
   }
   void TearDown() override {
