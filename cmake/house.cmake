@@ -12,6 +12,9 @@ if(VARVE_LLD)
 endif()
 
 add_compile_options(-Wall -Wextra -Werror -Wshadow -fno-omit-frame-pointer -march=${VARVE_MARCH})
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  add_compile_options(-Wno-restrict)  # false on std::string at -O2 and -O3 (GCC PR 105651)
+endif()
 # __FILE__ and debug information name files from the root of the tree, wherever it was checked out.
 add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
 include_directories(${CMAKE_SOURCE_DIR})
