@@ -1,0 +1,96 @@
+// FakeFlash: the flash door over a map, for tests of the ops: it keeps whole fragments by place,
+// completes in later turns, counts device reads, and can hold, fail, rot or fill on command.
+//
+// It checks what the real one would refuse: a read verifies header and checksum, a place that was
+// released or never written is corrupt, a reservation that does not fit an append aborts.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "common/reactor/reactor.h"
+#include "server/flash/flash.h"
+
+namespace varve {
+
+class FakeFlash final : public flash::Flash {
+ public:
+  FakeFlash(Reactor& reactor, uint32_t targets, uint32_t slices);
+  ~FakeFlash() override;
+
+  // --- what a test commands
+  uint32_t capacity_pages = 1u << 20;   // per target and slice
+  std::vector<bool> ok;                 // per target
+  bool ready = true;                    // every slice
+  bool is_recovering = false;
+  Status fail_reads;                    // next reads end with this
+  bool held_by_device = false;          // ... while the device keeps the pages (limbo)
+  Status fail_appends;
+  bool hold_reads = false;              // reads stay in flight until let_go()
+  bool hold_appends = false;
+  uint32_t pages_max = 32768;
+  Nanos latency_ns = 100 * kMicrosecond;
+  flash::FlashUser* user = nullptr;     // told of room wanted, when set
+  void let_go();                        // finishes what is held
+  void return_limbo();                  // the device gives held pages back
+  void rot(const BlockId& block);       // flips one bit of the stored bytes
+
+  // --- what a test looks at
+  uint64_t lead_reads = 0, extent_reads = 0, appends_done = 0, durable_appends = 0;
+  uint64_t releases = 0;
+  uint32_t reserved_pages = 0;
+  std::vector<Nanos> read_wanted_ns;    // in the order in which reads arrived
+  size_t fragments() const { return fragments_.size(); }
+  bool holds(const flash::Place& place) const { return fragments_.contains(key_of(place)); }
+
+  // flash::Flash
+  void recover() override {}
+  bool recovering() const override { return is_recovering; }
+  bool slice_ready(uint32_t) const override { return ready; }
+  bool target_ok(uint32_t target) const override { return ok[target]; }
+  uint32_t target_count() const override { return static_cast<uint32_t>(ok.size()); }
+  uint64_t target_key(uint32_t target) const override { return target * 77 + 5; }
+  uint32_t boot_generation(uint32_t target) const override { return 10 + target; }
+  uint32_t fragment_pages_max() const override { return pages_max; }
+  bool reserve(uint32_t target, uint32_t slice, uint32_t pages) override;
+  void unreserve(uint32_t target, uint32_t slice, uint32_t pages) override;
+  void append(flash::Append& append) override;
+  void read(flash::Read& read) override;
+  void release(const flash::Place& place) override;
+  void checkpoint_now() override {}
+  void drain() override { drained = true; }
+  bool idle() const override { return queue_.empty(); }
+  void scrub_now() override {}
+  Usage usage(uint32_t) const override { return {}; }
+  void register_metrics(MetricSet&) override {}
+  bool drained = false;
+
+ private:
+  struct Fragment {
+    std::vector<std::byte> bytes;
+    BlockId block;
+  };
+  struct Work {  // one of the two
+    flash::Append* append = nullptr;
+    flash::Read* read = nullptr;
+    Nanos due_ns = 0;
+  };
+  using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
+  static Key key_of(const flash::Place& p) { return {p.target, p.slice, p.segment, p.page}; }
+  void finish(const Work& work);
+  void finish_append(flash::Append& append);
+  Status read_now(flash::Read& read);
+  void fire();
+  void arm();
+
+  Reactor& reactor_;
+  uint32_t slices_;
+  std::map<Key, Fragment> fragments_;
+  std::vector<uint32_t> used_pages_;  // per target and slice: live and reserved
+  std::vector<uint32_t> next_page_;
+  std::vector<Work> queue_;
+  std::vector<flash::Limbo> limbo_;
+  Timer timer_;
+};
+
+}  // namespace varve

@@ -1,0 +1,70 @@
+// Goal: one live attempt per block (I3), and more commits than append slots all reach flash.
+// Method: the table through the rig, with one slot and with a slot lost to the device.
+#include <gtest/gtest.h>
+
+#include "server/op/push.h"
+#include "tests/server/op/rig.h"
+
+namespace varve {
+namespace {
+
+TEST(PushTable, FindsALiveAttemptByBlockAndRank) {
+  RigOptions options;
+  options.ranks = 2;
+  Rig rig(options);
+  const GrantLoan loan = rig.reserve({1}, 0).loans[0];
+  PushTable& table = *rig.context->pushes;
+  EXPECT_EQ(table.find(rig.block(1, 0)), loan.push);
+  EXPECT_EQ(table.find(rig.block(1, 1)), nullptr);
+  EXPECT_EQ(table.find(rig.block(2, 0)), nullptr);
+  EXPECT_TRUE(rig.abort(loan).ok());
+  EXPECT_EQ(table.find(rig.block(1, 0)), nullptr);
+}
+
+TEST(PushTable, BringsAllCommitsToFlashThroughOneSlot) {
+  RigOptions options;
+  options.op.appends_max = 1;
+  Rig rig(options);
+  rig.push({1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(rig.flash.appends_done, 6u);
+  rig.expect_at_rest();
+}
+
+TEST(PushTable, CountsWhoWaitsForASlot) {
+  RigOptions options;
+  options.op.appends_max = 1;
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  const Rig::Reserved reserved = rig.reserve({1, 2, 3});
+  for (uint32_t i = 0; i < 3; ++i) {
+    rig.fill(reserved.loans[i], i + 1);
+    EXPECT_TRUE(rig.commit(reserved.loans[i]).ok()) << "cached is answered all the same";
+  }
+  EXPECT_EQ(rig.context->metrics.appends_waiting.value(), 2);
+  rig.flash.let_go();
+  rig.expect_at_rest();
+  EXPECT_EQ(rig.context->metrics.appends_waiting.value(), 0);
+  EXPECT_EQ(rig.flash.appends_done, 3u);
+}
+
+TEST(PushTable, HoldsManyAttemptsOfAllKindsOfIds) {
+  RigOptions options;
+  options.layer_bytes = {1000};
+  options.op.pushes_max = 64;
+  Rig rig(options);
+  std::vector<uint32_t> ids;
+  for (uint32_t n = 0; n < 64; ++n) ids.push_back(n);
+  const Rig::Reserved reserved = rig.reserve(ids);
+  for (uint32_t n = 0; n < 64; ++n) {
+    EXPECT_EQ(rig.context->pushes->find(rig.block(n)), reserved.loans[n].push) << n;
+  }
+  for (uint32_t n = 64; n > 0; n -= 2) EXPECT_TRUE(rig.abort(reserved.loans[n - 1]).ok());
+  for (uint32_t n = 0; n < 64; n += 2) {
+    EXPECT_EQ(rig.context->pushes->find(rig.block(n)), reserved.loans[n].push) << n;
+    EXPECT_TRUE(rig.abort(reserved.loans[n]).ok());
+  }
+  rig.expect_at_rest();
+}
+
+}  // namespace
+}  // namespace varve

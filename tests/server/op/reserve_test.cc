@@ -1,0 +1,202 @@
+// Goal: a reservation is answered at once, and a grant holds all it needs or is not given (O2, I7).
+// Method: each scarce thing made scarce in turn on the rig; what a refused one took must be back.
+#include <gtest/gtest.h>
+
+#include "tests/server/op/rig.h"
+
+namespace varve {
+namespace {
+
+using wire::ReserveOutcome;
+
+Code refusal(const Rig::Reserved& reserved, size_t i = 0) {
+  EXPECT_EQ(reserved.loans[i].outcome, ReserveOutcome::kRefused);
+  return reserved.loans[i].code;
+}
+
+void abort_all(Rig& rig, const Rig::Reserved& reserved) {
+  for (const GrantLoan& loan : reserved.loans) {
+    if (loan.outcome == ReserveOutcome::kGranted) {
+      EXPECT_TRUE(rig.abort(loan).ok());
+    }
+  }
+}
+
+TEST(Reserve, AnswersExistsBusyAndGrantedEachByItself) {
+  Rig rig;
+  rig.push({1});
+  const Rig::Reserved first = rig.reserve({2});
+  const Rig::Reserved reserved = rig.reserve({1, 2, 3, 3});
+  EXPECT_EQ(reserved.loans[0].outcome, ReserveOutcome::kExists);
+  EXPECT_EQ(reserved.loans[1].outcome, ReserveOutcome::kBusy);
+  EXPECT_EQ(reserved.loans[2].outcome, ReserveOutcome::kGranted);
+  EXPECT_EQ(reserved.loans[3].outcome, ReserveOutcome::kBusy) << "a duplicate waits for itself";
+  abort_all(rig, reserved);
+  abort_all(rig, first);
+  rig.expect_at_rest();
+}
+
+TEST(Reserve, TagsEveryAttemptAnew) {
+  Rig rig;
+  const Rig::Reserved first = rig.reserve({1});
+  abort_all(rig, first);
+  const Rig::Reserved second = rig.reserve({1});
+  EXPECT_NE(first.loans[0].attempt, second.loans[0].attempt);
+  const Attempt attempt = second.loans[0].attempt;
+  EXPECT_EQ(attempt.boot_generation, rig.flash.boot_generation(attempt.target));
+  EXPECT_FALSE(attempt.is_none());
+  abort_all(rig, second);
+  rig.expect_at_rest();
+}
+
+TEST(Reserve, RefusesBeyondTheSessionsQuotaButStillSaysWhatExists) {
+  Rig rig;
+  rig.push({3});
+  auto request = std::make_unique<RequestIds>();
+  request->count = 3;
+  for (uint32_t i = 0; i < 3; ++i) {
+    request->ids[i] = rig.id(i + 1);
+    request->positions[i] = static_cast<uint16_t>(i);
+  }
+  GrantLoan loans[3];
+  ReservePart part;
+  part.request = request.get();
+  part.end = 3;
+  part.format = &rig.format;
+  part.epoch = 1;
+  part.grants_max = 1;
+  part.loans = loans;
+  bool back = false;
+  part.session_reactor = &rig.reactor;
+  part.owner = &back;
+  part.on_back = [](Part& p) { *static_cast<bool*>(p.owner) = true; };
+  rig.operations->begin(part);
+  ASSERT_TRUE(rig.run_until([&] { return back; }));
+  EXPECT_EQ(loans[0].outcome, ReserveOutcome::kGranted);
+  EXPECT_EQ(loans[1].outcome, ReserveOutcome::kRefused);
+  EXPECT_EQ(loans[1].code, Code::kQuota);
+  EXPECT_EQ(loans[2].outcome, ReserveOutcome::kExists);
+  EXPECT_TRUE(rig.abort(loans[0]).ok());
+  rig.expect_at_rest();
+}
+
+TEST(Reserve, RefusesWhenDramHasNoRoomAndGivesTheFlashSpaceBack) {
+  RigOptions options;
+  options.push_pages = 110;  // one block: 102 pages of data, one of header
+  Rig rig(options);
+  const Rig::Reserved reserved = rig.reserve({1, 2});
+  EXPECT_EQ(reserved.loans[0].outcome, ReserveOutcome::kGranted);
+  EXPECT_EQ(refusal(reserved, 1), Code::kOverloaded);
+  abort_all(rig, reserved);
+  rig.expect_at_rest();
+  EXPECT_EQ(rig.context->metrics.refused[static_cast<int>(Code::kOverloaded)].value(), 1u);
+}
+
+TEST(Reserve, RefusesWhenNoTargetHasSpace) {
+  Rig rig;
+  rig.flash.capacity_pages = 10;
+  EXPECT_EQ(refusal(rig.reserve({1})), Code::kNoSpace);
+  rig.expect_at_rest();
+}
+
+TEST(Reserve, SkipsATargetThatFailed) {
+  Rig rig;
+  rig.flash.ok[0] = false;
+  const Rig::Reserved reserved = rig.reserve({1, 2, 3, 4, 5, 6});
+  for (const GrantLoan& loan : reserved.loans) {
+    ASSERT_EQ(loan.outcome, ReserveOutcome::kGranted);
+    EXPECT_EQ(loan.attempt.target, 1u);
+  }
+  abort_all(rig, reserved);
+  rig.flash.ok[1] = false;
+  EXPECT_EQ(refusal(rig.reserve({1})), Code::kUnavailable);
+  rig.expect_at_rest();
+}
+
+TEST(Reserve, UsesEveryTarget) {
+  Rig rig;
+  bool seen[2] = {};
+  for (uint32_t n = 0; n < 20; ++n) {
+    const Rig::Reserved reserved = rig.reserve({n});
+    seen[reserved.loans[0].attempt.target] = true;
+    abort_all(rig, reserved);
+  }
+  EXPECT_TRUE(seen[0] && seen[1]);
+}
+
+TEST(Reserve, RefusesWhileItsSliceIsBeingRecovered) {
+  Rig rig;
+  rig.flash.ready = false;
+  EXPECT_EQ(refusal(rig.reserve({1})), Code::kOverloaded);
+}
+
+TEST(Reserve, RefusesWhatNoSegmentCouldTake) {
+  Rig rig;
+  rig.flash.pages_max = 50;
+  EXPECT_EQ(refusal(rig.reserve({1})), Code::kUnsupported);
+}
+
+TEST(Reserve, RefusesEverythingWhileDraining) {
+  Rig rig;
+  rig.push({1});
+  rig.operations->drain();
+  const Rig::Reserved reserved = rig.reserve({1, 2});
+  EXPECT_EQ(reserved.loans[0].outcome, ReserveOutcome::kExists);
+  EXPECT_EQ(refusal(reserved, 1), Code::kUnavailable);
+}
+
+TEST(Reserve, RefusesBeyondTheLiveAttempts) {
+  RigOptions options;
+  options.op.pushes_max = 2;
+  Rig rig(options);
+  const Rig::Reserved reserved = rig.reserve({1, 2, 3});
+  EXPECT_EQ(refusal(reserved, 2), Code::kOverloaded);
+  abort_all(rig, reserved);
+  rig.expect_at_rest();
+}
+
+TEST(Reserve, KeepsAPlaceInTheIndexForEveryGrant) {
+  RigOptions options;
+  options.fragments_max = 2;
+  Rig rig(options);
+  rig.push({1});
+  const Rig::Matched matched = rig.match({1}, 1000);  // leased: it cannot make room
+  const Rig::Reserved reserved = rig.reserve({2, 3});
+  EXPECT_EQ(reserved.loans[0].outcome, ReserveOutcome::kGranted);
+  EXPECT_EQ(refusal(reserved, 1), Code::kNoSpace);
+  rig.fill(reserved.loans[0], 2);
+  EXPECT_TRUE(rig.commit(reserved.loans[0]).ok()) << "what was granted is kept";
+  rig.release(matched.lease);
+  rig.expect_at_rest();
+  // The refusal evicts for the next one to come.
+  EXPECT_EQ(refusal(rig.reserve({3})), Code::kNoSpace);
+  EXPECT_EQ(rig.reserve({3}).loans[0].outcome, ReserveOutcome::kGranted);
+}
+
+TEST(Reserve, RefusesAnotherEpochWhole) {
+  Rig rig;
+  auto request = std::make_unique<RequestIds>();
+  request->count = 1;
+  request->ids[0] = rig.id(1);
+  request->positions[0] = 0;
+  GrantLoan loan;
+  ReservePart part;
+  part.request = request.get();
+  part.end = 1;
+  part.format = &rig.format;
+  part.epoch = 2;
+  part.grants_max = 10;
+  part.loans = &loan;
+  bool back = false;
+  part.session_reactor = &rig.reactor;
+  part.owner = &back;
+  part.on_back = [](Part& p) { *static_cast<bool*>(p.owner) = true; };
+  rig.operations->begin(part);
+  ASSERT_TRUE(rig.run_until([&] { return back; }));
+  EXPECT_EQ(part.status.code(), Code::kInvalid);
+  EXPECT_EQ(loan.outcome, ReserveOutcome::kRefused);
+  rig.expect_at_rest();
+}
+
+}  // namespace
+}  // namespace varve
