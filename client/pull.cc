@@ -20,19 +20,18 @@ PullOp::PullOp(Core& core, OpId op, PullRequest request, BoundLayout layout)
 void PullOp::restart() {
   VARVE_ASSERT(receiving_ == 0, receiving_);
   VARVE_ASSERT(next_layer_ < request_.layer_count, next_layer_);
-  for (size_t i = 0; i < progress_.size(); ++i) {
-    const bool alive = blocks_[i / extent_count_].code == Code::kOk;
-    if (alive && progress_[i].settled) bytes_ -= table().extents[extent_first_ + i % extent_count_].bytes;
-  }
   const auto& extents = table().extents;
   const uint32_t layer_first = request_.layer_first + next_layer_;
   const uint32_t layer_end = request_.layer_first + request_.layer_count;
-  extent_first_ = 0;
-  while (extents[extent_first_].layer_first + extents[extent_first_].layer_count <= layer_first) {
-    ++extent_first_;
-  }
-  uint32_t end = extent_first_;
+  uint32_t first = 0;
+  while (extents[first].layer_first + extents[first].layer_count <= layer_first) ++first;
+  uint32_t end = first;
   while (end < extents.size() && extents[end].layer_first < layer_end) ++end;
+  for (uint32_t b = 0; b < blocks_.size() && !progress_.empty(); ++b) {
+    if (blocks_[b].code != Code::kOk) continue;
+    for (uint32_t e = first; e < end; ++e) bytes_ -= progress(b, e).settled ? extents[e].bytes : 0;
+  }
+  extent_first_ = first;
   extent_count_ = end - extent_first_;
   VARVE_ASSERT(extent_count_ > 0);
   progress_.assign(blocks_.size() * extent_count_, Progress());
