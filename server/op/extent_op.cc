@@ -46,7 +46,7 @@ void ExtentOp::detach() {
 void ExtentOp::run() {
   RunScope scope(*this);
   TierBlock& block = *at_.block;
-  if (Status s = take_failure(); !s.ok() && stage_ != Stage::kDone) return finish(s);
+  if (Status s = take_failure(); !s.ok()) return finish(s);
   switch (stage_) {
     case Stage::kLead:  // the header first: it says how the extent is stored
       if (!block.header_present) {
@@ -77,7 +77,7 @@ void ExtentOp::run() {
       return wait(frames_left_);
     case Stage::kDone:
       context_.metrics.pull_stage_send.record(reactor().now_ns() - send_started_ns_);
-      return finish(take_failure());
+      return finish(Status());
   }
 }
 

@@ -1,0 +1,186 @@
+// Goal: index, eviction order, DRAM and flash agree after every change, and what must stay stays
+// (I3, I4, I10).
+// Method: recovery, loss, reclaim and eviction played to the catalog on the rig.
+#include "server/op/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/op/rig.h"
+
+namespace varve {
+namespace {
+
+using Verdict = flash::FlashUser::Verdict;
+
+flash::Place place_at(uint32_t page, uint8_t target = 0, uint8_t slice = 0) {
+  return {.target = target, .slice = slice, .segment = 1, .page = page, .pages = 4,
+          .lead_pages = 2};
+}
+
+flash::FragmentInfo fragment(const Rig& rig, uint32_t n, uint32_t generation, uint64_t counter,
+                             const flash::Place& place) {
+  return {.block = rig.block(n),
+          .rank_count = 1,
+          .attempt = {.boot_generation = generation, .target = place.target, .counter = counter},
+          .place = place,
+          .block_bytes = 1000};
+}
+
+TEST(Catalog, KeepsTheLargerAttemptOfTwoThatRecoveryFound) {
+  Rig rig;
+  Catalog& catalog = rig.operations->catalog();
+  rig.push({9});  // a real fragment whose place can be released
+  const flash::Place real = rig.index.find(rig.block(9))->place;
+  EXPECT_TRUE(catalog.recovered(fragment(rig, 1, 2, 7, place_at(0))));
+  EXPECT_FALSE(catalog.recovered(fragment(rig, 1, 2, 6, place_at(10)))) << "smaller counter";
+  EXPECT_FALSE(catalog.recovered(fragment(rig, 1, 1, 9, place_at(20)))) << "earlier boot";
+  EXPECT_FALSE(catalog.recovered(fragment(rig, 1, 2, 7, place_at(30)))) << "the same again";
+  EXPECT_EQ(rig.index.find(rig.block(1))->place, place_at(0));
+  EXPECT_FALSE(catalog.recovered(fragment(rig, 9, 1, 1, place_at(40)))) << "written at this boot";
+  EXPECT_TRUE(catalog.recovered(fragment(rig, 9, 99, 1, place_at(50))));
+  EXPECT_EQ(rig.index.find(rig.block(9))->place, place_at(50));
+  EXPECT_FALSE(rig.flash.holds(real)) << "the replaced one was given back";
+  const TierBlock* block = rig.tier.find(rig.index.find(rig.block(9))->fragment_slot);
+  EXPECT_EQ(block, nullptr) << "nor is its old attempt served from DRAM";
+}
+
+TEST(Catalog, RefusesToRecoverIntoAFullIndex) {
+  RigOptions options;
+  options.fragments_max = 1;
+  Rig rig(options);
+  EXPECT_TRUE(rig.operations->catalog().recovered(fragment(rig, 1, 1, 1, place_at(0))));
+  EXPECT_FALSE(rig.operations->catalog().recovered(fragment(rig, 2, 1, 2, place_at(10))));
+  EXPECT_EQ(rig.context->metrics.recovered_full.value(), 1u);
+}
+
+TEST(Catalog, EvictsNothingThatWasRecoveredBeforeEveryLeaseOfTheLastLifeIsOver) {
+  RigOptions options;
+  options.op.lease_ms_max = 500;
+  Rig rig(options);
+  rig.push({1});
+  Catalog& catalog = rig.operations->catalog();
+  EXPECT_TRUE(catalog.recovered(fragment(rig, 2, 1, 1, place_at(0))));
+  EXPECT_TRUE(catalog.in_grace(*rig.index.base_slot(rig.id(2))));
+  EXPECT_EQ(catalog.evict(*rig.index.base_slot(rig.id(2))), 0u);
+  EXPECT_EQ(catalog.reclaim(rig.block(2), place_at(0)), Verdict::kReinsert);
+  EXPECT_GT(catalog.evict(*rig.index.base_slot(rig.id(1))), 0u) << "pushed at this boot";
+  rig.run_for(500 * kMillisecond);
+  EXPECT_FALSE(catalog.in_grace(*rig.index.base_slot(rig.id(2))));
+}
+
+TEST(Catalog, EvictsAllRanksOfABaseTogether) {
+  RigOptions options;
+  options.ranks = 2;
+  Rig rig(options);
+  rig.push({1}, 0);
+  rig.push({1}, 1);
+  EXPECT_EQ(rig.flash.fragments(), 2u);
+  EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(rig.id(1))), 0u);
+  EXPECT_EQ(rig.flash.fragments(), 0u);
+  EXPECT_EQ(rig.index.ranks_of(rig.id(1)), 0u);
+  EXPECT_EQ(rig.index.fragment_count(), 0u);
+  rig.expect_at_rest();
+  EXPECT_EQ(rig.arena.free_pages(), rig.options.arena_pages) << "DRAM copies are gone too";
+}
+
+TEST(Catalog, LeavesAloneWhatIsLeasedOrBeingWritten) {
+  Rig rig;
+  rig.push({1});
+  const Rig::Matched matched = rig.match({1}, 1000);
+  const uint32_t leased = *rig.index.base_slot(rig.id(1));
+  EXPECT_EQ(rig.operations->catalog().evict(leased), 0u);
+  rig.flash.hold_appends = true;
+  const GrantLoan loan = rig.reserve({2}).loans[0];
+  rig.fill(loan, 2);
+  EXPECT_TRUE(rig.commit(loan).ok());
+  EXPECT_EQ(rig.operations->catalog().evict(*rig.index.base_slot(rig.id(2))), 0u);
+  rig.release(matched.lease);
+  EXPECT_GT(rig.operations->catalog().evict(leased), 0u);
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
+TEST(Catalog, ForgetsALostBlockEvenWhenItIsLeasedAndTakesItAgain) {
+  Rig rig;
+  rig.push({1});
+  const Rig::Matched matched = rig.match({1}, 1000);
+  const flash::Place place = rig.index.find(rig.block(1))->place;
+  Catalog& catalog = rig.operations->catalog();
+  catalog.lost(rig.block(1), place, flash::DropReason::kRot);
+  catalog.lost(rig.block(1), place, flash::DropReason::kRot);  // told twice
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  EXPECT_EQ(rig.context->metrics.lost[static_cast<int>(flash::DropReason::kRot)].value(), 1u);
+  EXPECT_FALSE(rig.flash.holds(place));
+  rig.push({1});
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  rig.release(matched.lease);
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  rig.expect_at_rest();
+}
+
+TEST(Catalog, IgnoresNewsOfAPlaceThatIsNoLongerTheBlocks) {
+  Rig rig;
+  rig.push({1});
+  const flash::Place place = rig.index.find(rig.block(1))->place;
+  flash::Place other = place;
+  other.page += 1;
+  Catalog& catalog = rig.operations->catalog();
+  catalog.lost(rig.block(1), other, flash::DropReason::kRot);
+  EXPECT_EQ(catalog.reclaim(rig.block(1), other), Verdict::kDead);
+  EXPECT_FALSE(catalog.is_live(rig.block(1), other));
+  EXPECT_FALSE(catalog.moved(rig.block(1), other, place));
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  EXPECT_TRUE(catalog.is_live(rig.block(1), place));
+}
+
+TEST(Catalog, FollowsAFragmentThatReclaimMoved) {
+  Rig rig;
+  rig.push({1});
+  const flash::Place place = rig.index.find(rig.block(1))->place;
+  flash::Place to = place;
+  to.segment = 9;
+  Catalog& catalog = rig.operations->catalog();
+  EXPECT_TRUE(catalog.moved(rig.block(1), place, to));
+  EXPECT_EQ(rig.index.find(rig.block(1))->place, to);
+  EXPECT_EQ(catalog.reclaim(rig.block(1), place), Verdict::kDead);
+}
+
+TEST(Catalog, LetsReclaimDropAnOldBlockWithItsSiblings) {
+  RigOptions options;
+  options.ranks = 2;
+  options.targets = 1;
+  options.op.slices = 1;
+  options.layer_bytes = {70000};
+  Rig rig(options);
+  for (uint32_t n = 0; n < 40; ++n) {
+    rig.push({n}, 0);
+    rig.push({n}, 1);
+  }
+  for (int round = 0; round < 8; ++round) {
+    for (uint32_t n = 1; n < 40; ++n) rig.match({n});  // block 0 grows old
+  }
+  Catalog& catalog = rig.operations->catalog();
+  const flash::Place place = rig.index.find(rig.block(0, 0))->place;
+  const flash::Place sibling = rig.index.find(rig.block(0, 1))->place;
+  EXPECT_EQ(catalog.reclaim(rig.block(0, 0), place), Verdict::kDropped);
+  EXPECT_EQ(rig.index.ranks_of(rig.id(0)), 0u);
+  EXPECT_TRUE(rig.flash.holds(sibling)) << "not inside the upcall";
+  rig.settle();
+  EXPECT_FALSE(rig.flash.holds(sibling));
+  EXPECT_TRUE(rig.flash.holds(place)) << "flash counts that one itself";
+  const flash::Place young = rig.index.find(rig.block(39, 0))->place;
+  EXPECT_EQ(catalog.reclaim(rig.block(39, 0), young), Verdict::kReinsert);
+}
+
+TEST(Catalog, GivesThePlaceBackWhenABlockVanishedWhileItWasWritten) {
+  Rig rig;
+  rig.push({1});
+  const TierBlock* block = rig.tier.find(rig.index.find(rig.block(1))->fragment_slot);
+  ASSERT_NE(block, nullptr);
+  const flash::Place place = rig.index.find(rig.block(1))->place;
+  EXPECT_FALSE(rig.operations->catalog().placed(*block, place)) << "it is not in memory only";
+  EXPECT_FALSE(rig.flash.holds(place));
+}
+
+}  // namespace
+}  // namespace varve

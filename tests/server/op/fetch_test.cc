@@ -1,0 +1,128 @@
+// Goal: one read serves all who wait, tells all of a failure, and keeps from use what the device has
+// not given back.
+// Method: several pulls over reads that are held, fail, or end in limbo.
+#include "server/op/fetch.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/op/rig.h"
+
+namespace varve {
+namespace {
+
+TEST(FetchTable, TellsEveryReaderOfAFailedRead) {
+  Rig rig;
+  rig.push({1});
+  rig.drop_from_dram(1);
+  rig.flash.hold_reads = true;
+  rig.flash.fail_reads = Status::io("read", 5);
+  auto a = rig.make_pull({1});
+  auto b = rig.make_pull({1});
+  rig.start(*a);
+  rig.start(*b);
+  rig.settle();
+  rig.flash.let_go();
+  rig.finish(*a);
+  rig.finish(*b);
+  EXPECT_EQ(a->code(0), Code::kIo);
+  EXPECT_EQ(b->code(0), Code::kIo);
+  rig.expect_at_rest();
+}
+
+TEST(FetchTable, ReadsAgainAfterAFailure) {
+  Rig rig;
+  rig.push({1});
+  rig.drop_from_dram(1);
+  rig.flash.fail_reads = Status::io("read", 5);
+  auto a = rig.make_pull({1});
+  rig.start(*a);
+  rig.finish(*a);
+  EXPECT_EQ(a->code(0), Code::kIo);
+  rig.flash.fail_reads = Status();
+  auto b = rig.make_pull({1});
+  rig.start(*b);
+  rig.finish(*b);
+  EXPECT_EQ(b->code(0), Code::kOk);
+  rig.expect_bytes(*b, {1});
+  rig.expect_at_rest();
+}
+
+TEST(FetchTable, KeepsPagesFromUseThatTheDeviceHasNotGivenBack) {
+  Rig rig;
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const uint32_t free_pages = rig.arena.free_pages();
+  rig.flash.fail_reads = Status::unavailable("stuck");
+  rig.flash.held_by_device = true;
+  auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kUnavailable) << "the reader is told at once";
+  rig.settle();
+  EXPECT_LT(rig.arena.free_pages(), free_pages) << "the pages are still the device's";
+  EXPECT_FALSE(rig.operations->at_rest());
+  rig.flash.return_limbo();
+  rig.expect_at_rest();
+  EXPECT_EQ(rig.arena.free_pages(), free_pages);
+}
+
+TEST(FetchTable, LetsAnExtentInLimboNotHurtTheOthersOfItsBlock) {
+  Rig rig;
+  rig.push({1});
+  rig.drop_from_dram(1);
+  auto first = rig.make_pull({1});
+  first->part.extent_end = 1;  // header and extent 0
+  rig.start(*first);
+  rig.finish(*first);
+  rig.flash.fail_reads = Status::unavailable("stuck");
+  rig.flash.held_by_device = true;
+  auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kUnavailable);
+  rig.flash.fail_reads = Status();
+  rig.flash.held_by_device = false;
+  auto again = rig.make_pull({1});
+  rig.start(*again);
+  rig.finish(*again);
+  EXPECT_EQ(again->code(0), Code::kOk) << "read anew, into other pages";
+  rig.expect_bytes(*again, {1});
+  rig.flash.return_limbo();
+  rig.expect_at_rest();
+}
+
+TEST(FetchTable, WorksWithTheFewestReadsAtOnce) {
+  RigOptions options;
+  options.op.fetches_max = 2;
+  Rig rig(options);
+  std::vector<uint32_t> ids{1, 2, 3, 4};
+  rig.push(ids);
+  for (const uint32_t n : ids) rig.drop_from_dram(n);
+  auto a = rig.make_pull(ids);
+  auto b = rig.make_pull(ids);
+  rig.start(*a);
+  rig.start(*b);
+  rig.finish(*a);
+  rig.finish(*b);
+  rig.expect_bytes(*a, ids);
+  rig.expect_bytes(*b, ids);
+  rig.expect_at_rest();
+}
+
+TEST(FetchTable, EstimatesTheNextReadFromTheOnesBefore) {
+  Rig rig;
+  rig.push({1});
+  EXPECT_EQ(rig.context->fetches->read_ns_estimate(), 0u);
+  rig.flash.latency_ns = 8 * kMillisecond;
+  for (int i = 0; i < 30; ++i) {
+    rig.drop_from_dram(1);
+    auto pull = rig.make_pull({1});
+    rig.start(*pull);
+    rig.finish(*pull);
+  }
+  EXPECT_GT(rig.context->fetches->read_ns_estimate(), 7 * kMillisecond);
+  EXPECT_LT(rig.context->fetches->read_ns_estimate(), 9 * kMillisecond);
+}
+
+}  // namespace
+}  // namespace varve
