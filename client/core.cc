@@ -65,7 +65,7 @@ Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
     piece->request.owner = piece.get();
     piece->request.on_sent = [](SendRequest& r) {
       auto* p = static_cast<PieceSend*>(r.owner);
-      PushOp* op = p->op;
+      ClientPushOp* op = p->op;
       Core& core = op->core();
       op->on_sent(*p);
       core.give_piece(p);
@@ -216,7 +216,7 @@ Result<OpId> Core::match(MatchRequest request) {
   if (find_format(request.format) == nullptr) return Status::invalid("match: unknown format");
   if (request.ids.empty()) return Status::invalid("match: no ids");
   VARVE_TRY(const OpId id, admit());
-  return adopt(std::make_unique<MatchOp>(*this, id, std::move(request)));
+  return adopt(std::make_unique<ClientMatchOp>(*this, id, std::move(request)));
 }
 
 Result<OpId> Core::pull(PullRequest request) {
@@ -232,7 +232,7 @@ Result<OpId> Core::pull(PullRequest request) {
   if (request.layer_count > rest) return Status::invalid("pull: more layers than the format has");
   VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, layers, request.slots, regions_));
   VARVE_TRY(const OpId id, admit());
-  return adopt(std::make_unique<PullOp>(*this, id, std::move(request), std::move(layout)));
+  return adopt(std::make_unique<ClientPullOp>(*this, id, std::move(request), std::move(layout)));
 }
 
 Result<OpId> Core::push(PushRequest request) {
@@ -244,13 +244,13 @@ Result<OpId> Core::push(PushRequest request) {
   VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, format->format.ranks[request.rank],
                                            request.slots, regions_));
   VARVE_TRY(const OpId id, admit());
-  return adopt(std::make_unique<PushOp>(*this, id, std::move(request), std::move(layout)));
+  return adopt(std::make_unique<ClientPushOp>(*this, id, std::move(request), std::move(layout)));
 }
 
 Status Core::push_layer(OpId op, uint32_t layer) {
   const auto found = ops_.find(op);
   if (found == ops_.end()) return Status::invalid("push_layer: no such op (it may have ended)");
-  auto* push = dynamic_cast<PushOp*>(found->second.get());
+  auto* push = dynamic_cast<ClientPushOp*>(found->second.get());
   if (push == nullptr) return Status::invalid("push_layer: the op is no push");
   return push->layer_final(layer);
 }
@@ -390,14 +390,14 @@ void Core::on_stray(const wire::Frame& frame) {
 void Core::place_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
                       ByteSpan bounce, Placement& where) {
   const auto found = routes_.find(op);
-  auto* pull = found == routes_.end() ? nullptr : dynamic_cast<PullOp*>(found->second);
+  auto* pull = found == routes_.end() ? nullptr : dynamic_cast<ClientPullOp*>(found->second);
   if (pull != nullptr) pull->place(data.body, payload_bytes, bounce, where);
 }
 
 void Core::on_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
                    const Placement& where) {
   const auto found = routes_.find(op);
-  auto* pull = found == routes_.end() ? nullptr : dynamic_cast<PullOp*>(found->second);
+  auto* pull = found == routes_.end() ? nullptr : dynamic_cast<ClientPullOp*>(found->second);
   // A placed payload keeps its op alive: finish() waits for it.
   VARVE_ASSERT(pull != nullptr, op);
   pull->on_data(data.body, payload_bytes, where);
@@ -410,7 +410,7 @@ void Core::on_tick() {
 
 void Core::wake_pushes() {
   for (const auto& [id, op] : ops_) {
-    if (dynamic_cast<PushOp*>(op.get()) != nullptr) op->wake();
+    if (dynamic_cast<ClientPushOp*>(op.get()) != nullptr) op->wake();
   }
 }
 

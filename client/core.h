@@ -79,14 +79,14 @@ class ClientOp : public Task {
   Timer timer_;
 };
 
-class MatchOp;
-class PullOp;
-class PushOp;
+class ClientMatchOp;
+class ClientPullOp;
+class ClientPushOp;
 
 // One EXTENT frame under way; pooled in the core.
 struct PieceSend {
   SendRequest request;
-  PushOp* op = nullptr;
+  ClientPushOp* op = nullptr;
   uint32_t bytes = 0;
 };
 

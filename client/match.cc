@@ -1,14 +1,14 @@
-// MatchOp: a daemon known to be down is a miss with its reason, at once; one lost under way is asked once more.
+// ClientMatchOp: a daemon known to be down is a miss with its reason, at once; one lost under way is asked once more.
 #include "client/match.h"
 
 #include <algorithm>
 
 namespace varve {
 
-MatchOp::MatchOp(Core& core, OpId op, MatchRequest request)
+ClientMatchOp::ClientMatchOp(Core& core, OpId op, MatchRequest request)
     : ClientOp(core, op, request.tag, request.deadline_ns), request_(std::move(request)) {}
 
-void MatchOp::run() {
+void ClientMatchOp::run() {
   switch (stage_) {
     case Stage::kAsk:
       if (!stop_.ok()) return finish(stop_);
@@ -33,7 +33,7 @@ void MatchOp::run() {
   }
 }
 
-bool MatchOp::ask() {
+bool ClientMatchOp::ask() {
   ClientFormat* format = core_.find_format(request_.format);
   if (!format->refused.ok()) {
     cancel(format->refused);
@@ -56,7 +56,7 @@ bool MatchOp::ask() {
   return true;
 }
 
-void MatchOp::on_frame(const wire::Frame& frame) {
+void ClientMatchOp::on_frame(const wire::Frame& frame) {
   const auto* answer = std::get_if<wire::MatchedView>(&frame.body);
   if (answer == nullptr || stage_ != Stage::kAnswer || answered_) return;
   core_.unroute(wire_op_);
@@ -65,7 +65,7 @@ void MatchOp::on_frame(const wire::Frame& frame) {
   wake();
 }
 
-void MatchOp::take(const wire::MatchedView& answer) {
+void ClientMatchOp::take(const wire::MatchedView& answer) {
   const wire::Matched& body = answer.body;
   if (body.code != static_cast<uint8_t>(Code::kOk)) {
     return cancel(Status(static_cast<Code>(body.code), "the daemon refused the match"));
@@ -93,7 +93,7 @@ void MatchOp::take(const wire::MatchedView& answer) {
   more_ = body.n_blocks == batch_;
 }
 
-void MatchOp::on_lost(Status cause) {
+void ClientMatchOp::on_lost(Status cause) {
   VARVE_ASSERT(stage_ != Stage::kDone);
   core_.unroute(wire_op_);
   lease_ = ClientLease();  // it went with the session
@@ -111,7 +111,7 @@ void MatchOp::on_lost(Status cause) {
   result_ = Event();
 }
 
-void MatchOp::finish(Status status) {
+void ClientMatchOp::finish(Status status) {
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
   Event done = event(Event::Kind::kMatched);

@@ -1,13 +1,13 @@
-// MatchOp: the longest prefix that every rank has, asked in batches that stop at the first gap.
+// ClientMatchOp: the longest prefix that every rank has, asked in batches that stop at the first gap.
 #pragma once
 
 #include "client/core.h"
 
 namespace varve {
 
-class MatchOp final : public ClientOp {
+class ClientMatchOp final : public ClientOp {
  public:
-  MatchOp(Core& core, OpId op, MatchRequest request);
+  ClientMatchOp(Core& core, OpId op, MatchRequest request);
   void run() override;
   const char* name() const override { return "client.match"; }
   void on_lost(Status cause) override;

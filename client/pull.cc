@@ -1,11 +1,11 @@
-// PullOp: sizes come from our own extent table, never from the peer; the peer only fills them.
+// ClientPullOp: sizes come from our own extent table, never from the peer; the peer only fills them.
 #include "client/pull.h"
 
 #include <algorithm>
 
 namespace varve {
 
-PullOp::PullOp(Core& core, OpId op, PullRequest request, BoundLayout layout)
+ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout layout)
     : ClientOp(core, op, request.tag, request.deadline_ns),
       request_(std::move(request)),
       layout_(std::move(layout)),
@@ -17,7 +17,7 @@ PullOp::PullOp(Core& core, OpId op, PullRequest request, BoundLayout layout)
 }
 
 // Nothing has arrived of the layers from next_layer_ on; those before were handed over and stay as they are.
-void PullOp::restart() {
+void ClientPullOp::restart() {
   VARVE_ASSERT(receiving_ == 0, receiving_);
   VARVE_ASSERT(next_layer_ < request_.layer_count, next_layer_);
   const auto& extents = table().extents;
@@ -56,7 +56,7 @@ void PullOp::restart() {
   pulled_status_ = Status();
 }
 
-void PullOp::run() {
+void ClientPullOp::run() {
   switch (stage_) {
     case Stage::kAsk:
       if (!stop_.ok()) return finish(stop_);
@@ -84,7 +84,7 @@ void PullOp::run() {
   }
 }
 
-bool PullOp::ask() {
+bool ClientPullOp::ask() {
   ClientFormat* format = core_.find_format(request_.format);
   if (!format->refused.ok()) {
     cancel(format->refused);
@@ -120,7 +120,7 @@ bool PullOp::ask() {
   return true;
 }
 
-bool PullOp::fits(const wire::Data& data, uint32_t payload_bytes) {
+bool ClientPullOp::fits(const wire::Data& data, uint32_t payload_bytes) {
   const ExtentSpec& spec = table().extents[data.extent];
   const Progress& at = progress(data.block, data.extent);
   const ExtentEntry& entry = data.entry;
@@ -129,7 +129,7 @@ bool PullOp::fits(const wire::Data& data, uint32_t payload_bytes) {
          !data.attempt.is_none() && blocks_[data.block].attempt == data.attempt;
 }
 
-void PullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce,
+void ClientPullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce,
                    Placement& where) {
   VARVE_ASSERT(payload_bytes > 0 && payload_bytes <= bounce.size(), payload_bytes);
   if (stage_ != Stage::kReceive || !stop_.ok()) return;  // the fence: discard
@@ -160,7 +160,7 @@ void PullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpan boun
   ++receiving_;
 }
 
-void PullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const Placement& where) {
+void ClientPullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const Placement& where) {
   VARVE_ASSERT(receiving_ > 0);
   --receiving_;
   if (stage_ == Stage::kFence || !stop_.ok()) return wake();
@@ -193,7 +193,7 @@ void PullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const Place
 }
 
 // From the bounce buffer to the caller's memory, only what was asked for.
-void PullOp::copy_out(const wire::Data& data, uint32_t payload_bytes, const std::byte* from) {
+void ClientPullOp::copy_out(const wire::Data& data, uint32_t payload_bytes, const std::byte* from) {
   const ExtentSpec& spec = table().extents[data.extent];
   const auto wanted = layout_.range_of(spec, request_.layer_first, request_.layer_count);
   uint32_t at = std::max(data.offset, wanted.begin);
@@ -211,7 +211,7 @@ void PullOp::copy_out(const wire::Data& data, uint32_t payload_bytes, const std:
   }
 }
 
-void PullOp::settle(uint32_t block, uint32_t extent) {
+void ClientPullOp::settle(uint32_t block, uint32_t extent) {
   const ExtentSpec& spec = table().extents[extent];
   progress(block, extent).settled = true;
   --extents_missing_;
@@ -224,7 +224,7 @@ void PullOp::settle(uint32_t block, uint32_t extent) {
 }
 
 // One block's failure costs that block only (I9): what it still owed is written off.
-void PullOp::fail_block(uint32_t block, Code code) {
+void ClientPullOp::fail_block(uint32_t block, Code code) {
   Block& b = blocks_[block];
   if (b.code != Code::kOk) return;
   VARVE_ASSERT(code != Code::kOk);
@@ -237,7 +237,7 @@ void PullOp::fail_block(uint32_t block, Code code) {
   wake();
 }
 
-void PullOp::announce_layers() {
+void ClientPullOp::announce_layers() {
   while (next_layer_ < request_.layer_count && layer_missing_[next_layer_] == 0) {
     if (blocks_alive_ > 0) {
       Event e = event(Event::Kind::kLayer);
@@ -250,16 +250,16 @@ void PullOp::announce_layers() {
   }
 }
 
-bool PullOp::complete() const {
+bool ClientPullOp::complete() const {
   return pulled_ && receiving_ == 0 && (extents_missing_ == 0 || !pulled_status_.ok());
 }
 
-void PullOp::on_timer() {
+void ClientPullOp::on_timer() {
   if (stage_ != Stage::kFence) return ClientOp::on_timer();
   core_.session().drop(Status::timed_out("no FENCED within fence_ns_max"));
 }
 
-void PullOp::on_frame(const wire::Frame& frame) {
+void ClientPullOp::on_frame(const wire::Frame& frame) {
   if (std::holds_alternative<wire::FencedView>(frame.body)) {
     if (stage_ == Stage::kFence) fenced_ = true;
     return wake();
@@ -268,7 +268,7 @@ void PullOp::on_frame(const wire::Frame& frame) {
   if (answer != nullptr && stage_ == Stage::kReceive && !pulled_) take_pulled(*answer);
 }
 
-void PullOp::take_pulled(const wire::PulledView& answer) {
+void ClientPullOp::take_pulled(const wire::PulledView& answer) {
   pulled_ = true;
   const auto code = static_cast<Code>(answer.body.code);
   if (code != Code::kOk) pulled_status_ = Status(code, "the daemon ended the pull");
@@ -283,7 +283,7 @@ void PullOp::take_pulled(const wire::PulledView& answer) {
   wake();
 }
 
-void PullOp::on_lost(Status cause) {
+void ClientPullOp::on_lost(Status cause) {
   VARVE_ASSERT(stage_ != Stage::kDone);
   receiving_ = 0;  // the lanes are fenced (F2)
   core_.unroute(wire_op_);
@@ -311,7 +311,7 @@ void PullOp::on_lost(Status cause) {
   stage_ = Stage::kAsk;
 }
 
-void PullOp::begin_fence() {
+void ClientPullOp::begin_fence() {
   ++core_.count().cancels;
   ClientSession& session = core_.session();
   const wire::Cancel body{wire_op_};
@@ -323,7 +323,7 @@ void PullOp::begin_fence() {
   core_.reactor().arm(timer_, core_.options().fence_ns_max);
 }
 
-void PullOp::finish(Status status) {
+void ClientPullOp::finish(Status status) {
   VARVE_ASSERT(receiving_ == 0);
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);

@@ -1,4 +1,4 @@
-// PullOp: layers of blocks into the caller's scattered memory, verified, in layer order.
+// ClientPullOp: layers of blocks into the caller's scattered memory, verified, in layer order.
 //
 // The payload is received straight into the caller's memory; each piece is checksummed while it is hot and an
 // extent counts only when its stored CRC32C holds (I1). Cancel and deadline go through the fence: from then on
@@ -11,9 +11,9 @@
 
 namespace varve {
 
-class PullOp final : public ClientOp {
+class ClientPullOp final : public ClientOp {
  public:
-  PullOp(Core& core, OpId op, PullRequest request, BoundLayout layout);
+  ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout layout);
   void run() override;
   const char* name() const override { return "client.pull"; }
   void on_lost(Status cause) override;

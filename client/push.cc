@@ -1,11 +1,11 @@
-// PushOp: reserve, send what is final in delivery order, commit each block behind its last extent.
+// ClientPushOp: reserve, send what is final in delivery order, commit each block behind its last extent.
 #include "client/push.h"
 
 #include <algorithm>
 
 namespace varve {
 
-PushOp::PushOp(Core& core, OpId op, PushRequest request, BoundLayout layout)
+ClientPushOp::ClientPushOp(Core& core, OpId op, PushRequest request, BoundLayout layout)
     : ClientOp(core, op, request.tag, request.deadline_ns),
       request_(std::move(request)),
       layout_(std::move(layout)),
@@ -16,7 +16,7 @@ PushOp::PushOp(Core& core, OpId op, PushRequest request, BoundLayout layout)
   core_.hold_regions(layout_, true);
 }
 
-void PushOp::run() {
+void ClientPushOp::run() {
   switch (stage_) {
     case Stage::kReserve:
       if (!stop_.ok()) return finish(stop_);
@@ -34,7 +34,7 @@ void PushOp::run() {
       [[fallthrough]];
     case Stage::kCommitted:
       if (stop_.ok() && unsettled_ > 0) return;
-      abort_open();
+      give_back();
       stage_ = Stage::kFence;
       core_.reactor().arm(timer_, core_.options().fence_ns_max);
       [[fallthrough]];
@@ -46,7 +46,7 @@ void PushOp::run() {
   }
 }
 
-bool PushOp::reserve() {
+bool ClientPushOp::reserve() {
   ClientFormat* format = core_.find_format(request_.format);
   if (!format->refused.ok()) {
     cancel(format->refused);
@@ -75,7 +75,7 @@ bool PushOp::reserve() {
   return true;
 }
 
-void PushOp::on_frame(const wire::Frame& frame) {
+void ClientPushOp::on_frame(const wire::Frame& frame) {
   if (const auto* reserved = std::get_if<wire::ReservedView>(&frame.body)) {
     if (stage_ == Stage::kGranted && !reserved_) take_answers(*reserved);
     return wake();
@@ -92,7 +92,7 @@ void PushOp::on_frame(const wire::Frame& frame) {
   settle(committed->body.index, code);
 }
 
-void PushOp::take_answers(const wire::ReservedView& answers) {
+void ClientPushOp::take_answers(const wire::ReservedView& answers) {
   reserved_ = true;
   const auto code = static_cast<Code>(answers.body.code);
   if (code != Code::kOk) return cancel(Status(code, "the daemon refused the reservation"));
@@ -126,13 +126,13 @@ void PushOp::take_answers(const wire::ReservedView& answers) {
   }
 }
 
-void PushOp::announce() {
+void ClientPushOp::announce() {
   Event e = event(Event::Kind::kReserved);
   for (const Block& block : blocks_) e.codes.push_back(block.code);
   core_.emit(std::move(e));
 }
 
-Status PushOp::layer_final(uint32_t layer) {
+Status ClientPushOp::layer_final(uint32_t layer) {
   if (layer == ClientCore::kEveryLayer) {
     layer_final_.assign(layer_final_.size(), true);
   } else {
@@ -143,7 +143,7 @@ Status PushOp::layer_final(uint32_t layer) {
   return Status();
 }
 
-bool PushOp::extent_final(uint32_t extent) const {
+bool ClientPushOp::extent_final(uint32_t extent) const {
   const ExtentSpec& spec = table_->extents[extent];
   for (uint32_t l = spec.layer_first; l < spec.layer_first + spec.layer_count; ++l) {
     if (!layer_final_[l]) return false;
@@ -152,7 +152,7 @@ bool PushOp::extent_final(uint32_t extent) const {
 }
 
 // Extent-major over the blocks: every block's extent 0 before any block's extent 1.
-bool PushOp::send_extents() {
+bool ClientPushOp::send_extents() {
   while (extent_ < table_->extents.size()) {
     if (unsettled_ == 0) return true;  // nobody wants the rest
     if (!extent_final(extent_)) return false;
@@ -166,7 +166,7 @@ bool PushOp::send_extents() {
   return true;
 }
 
-bool PushOp::send_extent(uint32_t index) {
+bool ClientPushOp::send_extent(uint32_t index) {
   Block& block = blocks_[index];
   if (!block.granted || block.settled) {
     offset_ = 0;
@@ -182,7 +182,7 @@ bool PushOp::send_extent(uint32_t index) {
   return true;
 }
 
-bool PushOp::send_piece(uint32_t index, const ExtentSpec& spec) {
+bool ClientPushOp::send_piece(uint32_t index, const ExtentSpec& spec) {
   const uint32_t lane = lane_of(index);
   ClientSession& session = core_.session();
   const uint32_t length = std::min(kPayloadBytesMax, spec.bytes - offset_);
@@ -229,7 +229,7 @@ bool PushOp::send_piece(uint32_t index, const ExtentSpec& spec) {
   return true;
 }
 
-bool PushOp::commit(uint32_t index) {
+bool ClientPushOp::commit(uint32_t index) {
   Block& block = blocks_[index];
   ClientSession& session = core_.session();
   wire::Commit body;
@@ -245,14 +245,14 @@ bool PushOp::commit(uint32_t index) {
   return true;
 }
 
-void PushOp::on_sent(PieceSend& piece) {
+void ClientPushOp::on_sent(PieceSend& piece) {
   VARVE_ASSERT(sending_ > 0);
   --sending_;
   core_.count().pushed_bytes += piece.request.status.ok() ? piece.bytes : 0;
   wake();
 }
 
-void PushOp::settle(uint32_t index, Code code) {
+void ClientPushOp::settle(uint32_t index, Code code) {
   Block& block = blocks_[index];
   VARVE_ASSERT(!block.settled);
   block.settled = true;
@@ -262,45 +262,36 @@ void PushOp::settle(uint32_t index, Code code) {
   wake();
 }
 
-// What was granted and has no answer is given back; the daemon would do so by itself at hold_ms.
-void PushOp::abort_open() {
-  if (stage_ == Stage::kCommitted && wire_op_ != 0 && !reserved_ && core_.session().usable()) {
-    // RESERVED has not come: what it will grant ends with the op.
-    const auto head = core_.session().encoder().cancel(wire_op_, wire::Cancel{wire_op_});
-    if (!core_.session().send_urgent(head)) {
+// What has no answer yet is given back: one CANCEL, also for what RESERVED may still grant. Where it does not reach
+// the daemon the reservation ends by itself at hold_ms.
+void ClientPushOp::give_back() {
+  VARVE_ASSERT(unsettled_ == 0 || !stop_.ok());
+  if (unsettled_ == 0) return;
+  ClientSession& session = core_.session();
+  if (wire_op_ != 0 && session.usable()) {
+    const auto head = session.encoder().cancel(wire_op_, wire::Cancel{wire_op_});
+    if (!session.send_urgent(head)) {
       logf(LogLevel::kDebug, "client", "no room for CANCEL; the reservation expires by itself");
     }
   }
   for (uint32_t i = 0; i < blocks_.size(); ++i) {
-    Block& block = blocks_[i];
-    if (block.settled) continue;
-    if (block.granted && core_.session().usable()) {
-      wire::Abort body;
-      body.reserve_op = wire_op_;
-      body.index = i;
-      body.attempt = block.attempt;
-      const auto head = core_.session().encoder().abort(wire_op_, body);
-      if (!core_.session().send_bulk_head(lane_of(i), head)) {
-        logf(LogLevel::kDebug, "client", "no room for ABORT; the reservation expires by itself");
-      }
-    }
-    settle(i, stop_.ok() ? Code::kInternal : stop_.code());
+    if (!blocks_[i].settled) settle(i, stop_.code());
   }
 }
 
-void PushOp::on_timer() {
+void ClientPushOp::on_timer() {
   if (stage_ != Stage::kFence) return ClientOp::on_timer();
   core_.session().drop(Status::timed_out("a push's bytes did not leave within fence_ns_max"));
 }
 
-void PushOp::on_lost(Status cause) {
+void ClientPushOp::on_lost(Status cause) {
   core_.unroute(wire_op_);
   const bool answered = reserved_ && unsettled_ == 0;  // every block, before the loss
   if (stop_.ok() && !answered) stop_ = cause;
   wake();
 }
 
-void PushOp::finish(Status status) {
+void ClientPushOp::finish(Status status) {
   VARVE_ASSERT(sending_ == 0);
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);

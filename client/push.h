@@ -1,4 +1,4 @@
-// PushOp: layers out of the caller's memory as they become final, extent by extent over all blocks.
+// ClientPushOp: layers out of the caller's memory as they become final, extent by extent over all blocks.
 //
 // Payload leaves straight from the caller's memory; both checksums are computed in one fused pass just before an
 // extent's pieces are queued. Extents and COMMIT of one block share one bulk lane, so the order is the lane's.
@@ -9,9 +9,9 @@
 
 namespace varve {
 
-class PushOp final : public ClientOp {
+class ClientPushOp final : public ClientOp {
  public:
-  PushOp(Core& core, OpId op, PushRequest request, BoundLayout layout);
+  ClientPushOp(Core& core, OpId op, PushRequest request, BoundLayout layout);
   void run() override;
   const char* name() const override { return "client.push"; }
   void on_lost(Status cause) override;
@@ -39,7 +39,7 @@ class PushOp final : public ClientOp {
   bool commit(uint32_t block);
   bool extent_final(uint32_t extent) const;
   void settle(uint32_t block, Code code);
-  void abort_open();
+  void give_back();
   void finish(Status status);
   uint32_t lane_of(uint32_t block) const { return block % core_.session().lanes(); }
 
