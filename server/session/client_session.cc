@@ -40,7 +40,7 @@ bool fits(Allowed allowed, Lane::State lane) {
 
 }  // namespace
 
-ClientSession::ClientSession(SessionContext& context)
+LiveSession::LiveSession(SessionContext& context)
     : scope_(context, *this),
       credit_(scope_),
       data_out_(scope_, credit_),
@@ -50,10 +50,10 @@ ClientSession::ClientSession(SessionContext& context)
       requests_(scope_, formats_, grants_, leases_, credit_, data_out_),
       gone_(new GonePart[context.shards.size()]) {
   idle_.owner = this;
-  idle_.on_fire = [](Timer& timer) { static_cast<ClientSession*>(timer.owner)->look_idle(); };
+  idle_.on_fire = [](Timer& timer) { static_cast<LiveSession*>(timer.owner)->look_idle(); };
 }
 
-void ClientSession::open(const Open& open, Lane& urgent, Pool<ClientSession>& pool) {
+void LiveSession::open(const Open& open, Lane& urgent, Pool<LiveSession>& pool) {
   VARVE_ASSERT(!in_use_);
   VARVE_ASSERT(at_rest());
   in_use_ = true;
@@ -77,7 +77,7 @@ void ClientSession::open(const Open& open, Lane& urgent, Pool<ClientSession>& po
        client_.c_str(), urgent.peer().c_str());
 }
 
-void ClientSession::attach(uint32_t lane_index, Lane& lane) {
+void LiveSession::attach(uint32_t lane_index, Lane& lane) {
   VARVE_ASSERT(!has_bulk(lane_index));
   VARVE_ASSERT(!scope_.over());
   bulk_[lane_index] = &lane;
@@ -86,11 +86,11 @@ void ClientSession::attach(uint32_t lane_index, Lane& lane) {
   data_out_.attach(lane_index, lane);
 }
 
-void ClientSession::goodbye() {
+void LiveSession::goodbye() {
   scope_.reply(scope_.context.encoder().goodbye(0, wire::Goodbye{scope_.context.options.drain_ms}));
 }
 
-Status ClientSession::on_place(Lane& lane, ConstByteSpan head, uint32_t payload_bytes,
+Status LiveSession::on_place(Lane& lane, ConstByteSpan head, uint32_t payload_bytes,
                                Placement& where) {
   heard_ns_ = scope_.context.reactor.now_ns();
   ExtentReceive& receive = lane.receive();
@@ -115,7 +115,7 @@ Status ClientSession::on_place(Lane& lane, ConstByteSpan head, uint32_t payload_
   return placed;
 }
 
-void ClientSession::on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {
+void LiveSession::on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {
   heard_ns_ = scope_.context.reactor.now_ns();
   if (payload_bytes > 0) return grants_.received(lane.receive());  // place() knew it
   if (scope_.over()) return;
@@ -132,7 +132,7 @@ void ClientSession::on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_by
   dispatch(*frame);
 }
 
-void ClientSession::dispatch(const wire::Frame& frame) {
+void LiveSession::dispatch(const wire::Frame& frame) {
   const uint64_t op = frame.header.op;
   switch (frame.header.type) {
     case wire::FrameType::kFormat:
@@ -169,7 +169,7 @@ void ClientSession::dispatch(const wire::Frame& frame) {
   }
 }
 
-void ClientSession::register_format(uint64_t op, ConstByteSpan canonical) {
+void LiveSession::register_format(uint64_t op, ConstByteSpan canonical) {
   wire::FormatOk body;
   if (Result<uint32_t> handle = formats_.add(canonical); handle) {
     body.format = *handle;
@@ -184,7 +184,7 @@ void ClientSession::register_format(uint64_t op, ConstByteSpan canonical) {
   scope_.reply(scope_.context.encoder().format_ok(op, body));
 }
 
-void ClientSession::look_idle() {
+void LiveSession::look_idle() {
   SessionContext& context = scope_.context;
   const Nanos idle_ns = context.options.idle_ms_max * kMillisecond;
   const Nanos silent_ns = context.reactor.now_ns() - heard_ns_;
@@ -198,7 +198,7 @@ void ClientSession::look_idle() {
   }
 }
 
-void ClientSession::on_lane_closed(Lane& lane, Status cause) {
+void LiveSession::on_lane_closed(Lane& lane, Status cause) {
   grants_.dropped(lane.receive());  // F2: nothing writes into the slabs any more
   VARVE_ASSERT(lanes_open_ > 0);
   --lanes_open_;
@@ -216,14 +216,14 @@ void ClientSession::on_lane_closed(Lane& lane, Status cause) {
   scope_.something_ended();
 }
 
-void ClientSession::run() {
+void LiveSession::run() {
   if (!in_use_) return;
   if (!scope_.ending && !scope_.failure.ok()) end(scope_.failure);
   if (scope_.ending && !leaving_ && at_rest()) leave();
 }
 
 // Lanes first: their fences end the receives that grants wait for (N3).
-void ClientSession::end(Status cause) {
+void LiveSession::end(Status cause) {
   VARVE_ASSERT(!scope_.ending);
   SessionContext& context = scope_.context;
   logf(LogLevel::kInfo, "session",
@@ -252,13 +252,13 @@ void ClientSession::end(Status cause) {
   scope_.something_ended();
 }
 
-bool ClientSession::at_rest() const {
+bool LiveSession::at_rest() const {
   return lanes_open_ == 0 && requests_.count() == 0 && grants_.count() == 0 &&
          leases_.count() == 0 && data_out_.idle();
 }
 
 // Every home drops what it still holds in this session's name.
-void ClientSession::leave() {
+void LiveSession::leave() {
   leaving_ = true;
   const auto shards = static_cast<uint32_t>(scope_.context.shards.size());
   gone_out_ = shards;
@@ -274,8 +274,8 @@ void ClientSession::leave() {
   }
 }
 
-void ClientSession::on_gone(Part& part) {
-  auto& self = *static_cast<ClientSession*>(part.owner);
+void LiveSession::on_gone(Part& part) {
+  auto& self = *static_cast<LiveSession*>(part.owner);
   VARVE_ASSERT(self.leaving_);
   VARVE_ASSERT(self.gone_out_ > 0);
   if (--self.gone_out_ > 0) return;

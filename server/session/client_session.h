@@ -1,4 +1,4 @@
-// ClientSession: one client on this node: its lanes, the dispatch of its frames, its end.
+// LiveSession: one client on this node: its lanes, the dispatch of its frames, its end.
 //
 // It lives from the HELLO of its urgent lane until every lane is closed, every part is back and
 // every home has dropped what it held in its name (N3). Pooled; a Task that looks, once a turn,
@@ -18,16 +18,16 @@
 
 namespace varve {
 
-class ClientSession final : public Task, public LaneUser {
+class LiveSession final : public Task, public LaneUser {
  public:
-  explicit ClientSession(SessionContext& context);
+  explicit LiveSession(SessionContext& context);
   struct Open {
     uint64_t id = 0;
     uint64_t secret = 0;
     uint64_t credit_bytes = 0;
     std::string client;  // printable
   };
-  void open(const Open& open, Lane& urgent, Pool<ClientSession>& pool);
+  void open(const Open& open, Lane& urgent, Pool<LiveSession>& pool);
   void attach(uint32_t lane_index, Lane& lane);
   bool has_bulk(uint32_t lane_index) const { return bulk_[lane_index] != nullptr; }
   // Notes the end; the next run() does it.
@@ -76,7 +76,7 @@ class ClientSession final : public Task, public LaneUser {
   Lane* bulk_[wire::kBulkLanesMax] = {};
   uint32_t lanes_open_ = 0;
   std::string client_;
-  Pool<ClientSession>* pool_ = nullptr;
+  Pool<LiveSession>* pool_ = nullptr;
   std::unique_ptr<GonePart[]> gone_;
 };
 

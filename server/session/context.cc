@@ -31,9 +31,9 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
   const auto shard_count = static_cast<uint32_t>(shards.size());
   formats =
       std::make_unique<FormatTable>(options.formats_max, options.formats_bytes_max, options.k);
-  matches = std::make_unique<Pool<MatchRequest>>(options.matches_sum_max, shard_count);
-  reserves = std::make_unique<Pool<ReserveRequest>>(options.reserves_sum_max, shard_count);
-  pulls = std::make_unique<Pool<PullRequest>>(options.pulls_sum_max, shard_count);
+  matches = std::make_unique<Pool<PendingMatch>>(options.matches_sum_max, shard_count);
+  reserves = std::make_unique<Pool<PendingReserve>>(options.reserves_sum_max, shard_count);
+  pulls = std::make_unique<Pool<PendingPull>>(options.pulls_sum_max, shard_count);
   grants = std::make_unique<Pool<Grant>>(options.grants_sum_max);
   leases = std::make_unique<Pool<SessionLease>>(options.leases_sum_max, shard_count);
 }

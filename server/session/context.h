@@ -15,9 +15,9 @@
 
 namespace varve {
 
-struct MatchRequest;
-struct ReserveRequest;
-struct PullRequest;
+struct PendingMatch;
+struct PendingReserve;
+struct PendingPull;
 struct Grant;
 struct SessionLease;
 class FormatTable;
@@ -68,9 +68,9 @@ struct SessionContext {
   std::vector<std::byte> head_buffer;
   SessionMetrics metrics;
   std::unique_ptr<FormatTable> formats;
-  std::unique_ptr<Pool<MatchRequest>> matches;
-  std::unique_ptr<Pool<ReserveRequest>> reserves;
-  std::unique_ptr<Pool<PullRequest>> pulls;
+  std::unique_ptr<Pool<PendingMatch>> matches;
+  std::unique_ptr<Pool<PendingReserve>> reserves;
+  std::unique_ptr<Pool<PendingPull>> pulls;
   std::unique_ptr<Pool<Grant>> grants;
   std::unique_ptr<Pool<SessionLease>> leases;
   uint64_t lease_last = 0;  // ids are never reused within a boot

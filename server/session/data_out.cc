@@ -27,8 +27,8 @@ void DataOut::detach(uint32_t lane_index, Status cause) {
 }
 
 // The first piece of an extent chooses, the others follow it.
-uint32_t DataOut::choose(PullRequest& pull, const DataSend& send) {
-  PullRequest::BlockLane& last = pull.lane_of_block[send.data.block];
+uint32_t DataOut::choose(PendingPull& pull, const DataSend& send) {
+  PendingPull::BlockLane& last = pull.lane_of_block[send.data.block];
   if (send.data.offset > 0) {
     VARVE_ASSERT(last.extent == send.data.extent, last.extent, send.data.extent);
     return last.lane;
@@ -48,7 +48,7 @@ uint32_t DataOut::choose(PullRequest& pull, const DataSend& send) {
 }
 
 void DataOut::send(DataSend& send) {
-  auto& pull = *static_cast<PullRequest*>(send.part->owner);
+  auto& pull = *static_cast<PendingPull*>(send.part->owner);
   VARVE_ASSERT(send.data.block < pull.ids.count, send.data.block, pull.ids.count);
   const uint64_t bytes = send.request.payload_bytes();
   VARVE_ASSERT(bytes > 0 && bytes <= kPayloadBytesMax, bytes);
@@ -71,7 +71,7 @@ void DataOut::send(DataSend& send) {
 }
 
 void DataOut::hand_over(Out& out, DataSend& send) {
-  auto& pull = *static_cast<PullRequest*>(send.part->owner);
+  auto& pull = *static_cast<PendingPull*>(send.part->owner);
   const uint64_t bytes = send.request.payload_bytes();
   send.request.head = scope_.context.encoder().data(pull.op, send.data);
   send.request.owner = &send;
@@ -107,7 +107,7 @@ void DataOut::pump(Out& out) {
   }
 }
 
-void DataOut::drop(const PullRequest& pull) {
+void DataOut::drop(const PendingPull& pull) {
   for (Out& out : lanes_) {
     Queue<DataSend, &DataSend::next> kept;
     while (DataSend* send = out.waiting.pop()) {

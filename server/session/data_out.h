@@ -20,7 +20,7 @@ class DataOut {
   void detach(uint32_t lane_index, Status cause);
   void send(DataSend& send);
   // What of this pull waits here goes back unsent, with kCancelled and its credit.
-  void drop(const PullRequest& pull);
+  void drop(const PendingPull& pull);
   bool idle() const;  // nothing waiting, nothing in a link
 
  private:
@@ -31,7 +31,7 @@ class DataOut {
     Queue<DataSend, &DataSend::next> waiting;
     uint64_t waiting_bytes = 0;
   };
-  uint32_t choose(PullRequest& pull, const DataSend& send);
+  uint32_t choose(PendingPull& pull, const DataSend& send);
   void hand_over(Out& out, DataSend& send);
   void pump(Out& out);
   void post_back(DataSend& send, Status status);

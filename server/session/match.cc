@@ -24,7 +24,7 @@ void Requests::match(uint64_t op, const wire::MatchView& view) {
     if (!reserved) return refuse_match(op, reserved.error().code());
     lease = *reserved;
   }
-  MatchRequest* request = context.matches->take();
+  PendingMatch* request = context.matches->take();
   if (request == nullptr) {
     if (lease != nullptr) leases_.give_up(*lease);
     return refuse_match(op, Code::kOverloaded);
@@ -59,12 +59,12 @@ void Requests::match(uint64_t op, const wire::MatchView& view) {
 }
 
 void Requests::on_match_part(Part& part) {
-  auto& request = *static_cast<MatchRequest*>(part.owner);
+  auto& request = *static_cast<PendingMatch*>(part.owner);
   VARVE_ASSERT(request.parts_out > 0);
   if (--request.parts_out == 0) request.requests->merge_match(request);
 }
 
-void Requests::merge_match(MatchRequest& request) {
+void Requests::merge_match(PendingMatch& request) {
   wire::Matched& answer = request.answer;
   uint32_t n_blocks = 0;
   while (n_blocks < request.ids.count && request.tiers[n_blocks] != wire::TierKind::kNone)
@@ -86,7 +86,7 @@ void Requests::merge_match(MatchRequest& request) {
 }
 
 // True when parts are out: what homes pinned beyond the merged prefix goes back before the answer.
-bool Requests::trim_leases(MatchRequest& request, uint32_t n_blocks) {
+bool Requests::trim_leases(PendingMatch& request, uint32_t n_blocks) {
   if (request.lease == nullptr) return false;
   request.parts_out = 0;
   for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
@@ -109,13 +109,13 @@ bool Requests::trim_leases(MatchRequest& request, uint32_t n_blocks) {
 }
 
 void Requests::on_match_trimmed(Part& part) {
-  auto& request = *static_cast<MatchRequest*>(part.owner);
+  auto& request = *static_cast<PendingMatch*>(part.owner);
   VARVE_ASSERT(request.parts_out > 0);
   if (--request.parts_out == 0) request.requests->answer_match(request);
 }
 
 // Honest and simple: the queue of the slowest home now, and the mean rate of recent pulls (rank 0).
-void Requests::estimate(MatchRequest& request, uint32_t n_blocks) {
+void Requests::estimate(PendingMatch& request, uint32_t n_blocks) {
   if (n_blocks == 0) return;
   uint64_t queue_ns = 0;
   for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
@@ -129,7 +129,7 @@ void Requests::estimate(MatchRequest& request, uint32_t n_blocks) {
   request.answer.last_layer_ns = queue_ns + all_kib * n_blocks * rate / kKiB;
 }
 
-void Requests::answer_match(MatchRequest& request) {
+void Requests::answer_match(PendingMatch& request) {
   SessionContext& context = scope_.context;
   wire::Matched& answer = request.answer;
   answer.boot_id = context.options.boot_id;

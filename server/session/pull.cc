@@ -52,7 +52,7 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
     lease = body.boot_id == context.options.boot_id ? leases_.find(body.lease) : nullptr;
     if (lease == nullptr) return refuse_pull(op, Code::kTimedOut);
   }
-  PullRequest* request = context.pulls->take();
+  PendingPull* request = context.pulls->take();
   if (request == nullptr) return refuse_pull(op, Code::kOverloaded);
   begin(*request, op, format, view.ids);
   ++pulls_;
@@ -65,7 +65,7 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
       std::min<Nanos>(body.deadline_ns, context.options.pull_ms_max * kMillisecond);
   request->deadline.owner = request;
   request->deadline.on_fire = [](Timer& timer) {
-    auto& late = *static_cast<PullRequest*>(timer.owner);
+    auto& late = *static_cast<PendingPull*>(timer.owner);
     if (late.stopped()) return;
     late.timed_out = true;
     late.requests->scope_.context.metrics.pulls_timed_out.add();
@@ -105,13 +105,13 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
 
 void Requests::on_data(Message& message) {
   auto& send = *static_cast<DataSend*>(message.owner);
-  auto& request = *static_cast<PullRequest*>(send.part->owner);
+  auto& request = *static_cast<PendingPull*>(send.part->owner);
   request.requests->data_out_.send(send);
 }
 
 void Requests::on_credit_ask(Message& message) {
   auto& ask = *static_cast<CreditAsk*>(message.owner);
-  auto& request = *static_cast<PullRequest*>(ask.part->owner);
+  auto& request = *static_cast<PendingPull*>(ask.part->owner);
   Requests& self = *request.requests;
   self.credit_.ask(ask);
   // The ask was on its way when the pull was stopped.
@@ -119,7 +119,7 @@ void Requests::on_credit_ask(Message& message) {
 }
 
 // Nothing more is started for it; what is in flight comes back, then it ends.
-void Requests::stop_pull(PullRequest& pull) {
+void Requests::stop_pull(PendingPull& pull) {
   VARVE_ASSERT(pull.stopped());
   for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
     if (pull.begins[s] == pull.begins[s + 1]) continue;
@@ -130,7 +130,7 @@ void Requests::stop_pull(PullRequest& pull) {
 }
 
 void Requests::on_pull_part(Part& part) {
-  auto& request = *static_cast<PullRequest*>(part.owner);
+  auto& request = *static_cast<PendingPull*>(part.owner);
   auto& pull_part = static_cast<PullPart&>(part);
   Requests& self = *request.requests;
   VARVE_ASSERT(request.parts_out > 0);
@@ -143,7 +143,7 @@ void Requests::on_pull_part(Part& part) {
   if (--request.parts_out == 0) self.answer_pull(request);
 }
 
-void Requests::answer_pull(PullRequest& request) {
+void Requests::answer_pull(PendingPull& request) {
   SessionContext& context = scope_.context;
   context.reactor.cancel(request.deadline);
   wire::Pulled body;
@@ -164,7 +164,7 @@ void Requests::answer_pull(PullRequest& request) {
 }
 
 // An eighth of each finished pull's rate goes into the mean.
-void Requests::learn(const PullRequest& request) {
+void Requests::learn(const PendingPull& request) {
   SessionContext& context = scope_.context;
   const Nanos took_ns = context.reactor.now_ns() - request.began_ns;
   context.metrics.pull_ns.record(took_ns);

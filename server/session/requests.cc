@@ -69,14 +69,14 @@ void Requests::finish(RequestBase& request) {
   context.metrics.requests.add(-1);
   switch (request.kind) {
     case RequestBase::Kind::kMatch:
-      context.matches->give(static_cast<MatchRequest*>(&request));
+      context.matches->give(static_cast<PendingMatch*>(&request));
       break;
     case RequestBase::Kind::kReserve:
-      context.reserves->give(static_cast<ReserveRequest*>(&request));
+      context.reserves->give(static_cast<PendingReserve*>(&request));
       break;
     case RequestBase::Kind::kPull:
       --pulls_;
-      context.pulls->give(static_cast<PullRequest*>(&request));
+      context.pulls->give(static_cast<PendingPull*>(&request));
       break;
   }
   scope_.something_ended();
@@ -98,13 +98,13 @@ void Requests::cancel(uint64_t op, uint64_t target_op) {
   request->fence_op = op;
   request->cancelled = true;
   request->cancelled_ns = context.reactor.now_ns();
-  if (request->kind == RequestBase::Kind::kPull) stop_pull(*static_cast<PullRequest*>(request));
+  if (request->kind == RequestBase::Kind::kPull) stop_pull(*static_cast<PendingPull*>(request));
 }
 
 void Requests::end_all() {
   for (RequestBase* request = live_.front(); request != nullptr; request = live_.next(request)) {
     request->cancelled = true;
-    if (request->kind == RequestBase::Kind::kPull) stop_pull(*static_cast<PullRequest*>(request));
+    if (request->kind == RequestBase::Kind::kPull) stop_pull(*static_cast<PendingPull*>(request));
   }
 }
 

@@ -36,8 +36,8 @@ struct RequestBase : ListHook {
   RequestIds ids;
 };
 
-struct MatchRequest : RequestBase {
-  explicit MatchRequest(uint32_t shards)
+struct PendingMatch : RequestBase {
+  explicit PendingMatch(uint32_t shards)
       : RequestBase(Kind::kMatch, shards), parts(new MatchPart[shards]) {}
   std::unique_ptr<MatchPart[]> parts;
   std::array<wire::TierKind, wire::kIdsMax> tiers;
@@ -46,8 +46,8 @@ struct MatchRequest : RequestBase {
   wire::Matched answer;
 };
 
-struct ReserveRequest : RequestBase {
-  explicit ReserveRequest(uint32_t shards)
+struct PendingReserve : RequestBase {
+  explicit PendingReserve(uint32_t shards)
       : RequestBase(Kind::kReserve, shards), parts(new ReservePart[shards]) {}
   std::unique_ptr<ReservePart[]> parts;
   std::array<GrantLoan, wire::kIdsMax> loans;
@@ -58,8 +58,8 @@ struct ReserveRequest : RequestBase {
   Nanos hold_ns = 0;
 };
 
-struct PullRequest : RequestBase {
-  explicit PullRequest(uint32_t shards)
+struct PendingPull : RequestBase {
+  explicit PendingPull(uint32_t shards)
       : RequestBase(Kind::kPull, shards), parts(new PullPart[shards]) {}
   bool stopped() const { return cancelled || timed_out; }
   struct BlockLane {  // where the pieces of a block's current extent go
@@ -92,27 +92,27 @@ class Requests {
   void begin(RequestBase& request, uint64_t op, const SessionFormat* format,
              const wire::ArrayView<BaseId>& ids);
   void finish(RequestBase& request);
-  void stop_pull(PullRequest& pull);
+  void stop_pull(PendingPull& pull);
 
   void refuse_match(uint64_t op, Code code);
   static void on_match_part(Part& part);
-  void merge_match(MatchRequest& request);
-  bool trim_leases(MatchRequest& request, uint32_t n_blocks);
-  void estimate(MatchRequest& request, uint32_t n_blocks);
+  void merge_match(PendingMatch& request);
+  bool trim_leases(PendingMatch& request, uint32_t n_blocks);
+  void estimate(PendingMatch& request, uint32_t n_blocks);
   static void on_match_trimmed(Part& part);
-  void answer_match(MatchRequest& request);
+  void answer_match(PendingMatch& request);
 
   void refuse_reserve(uint64_t op, Code code);
   static void on_reserve_part(Part& part);
-  void merge_reserve(ReserveRequest& request);
+  void merge_reserve(PendingReserve& request);
 
   void refuse_pull(uint64_t op, Code code);
   Status check_pull(const wire::Pull& body, const SessionFormat* format, ExtentRange* range);
   static void on_pull_part(Part& part);
   static void on_data(Message& message);
   static void on_credit_ask(Message& message);
-  void answer_pull(PullRequest& request);
-  void learn(const PullRequest& request);
+  void answer_pull(PendingPull& request);
+  void learn(const PendingPull& request);
 
   SessionScope& scope_;
   SessionFormats& formats_;

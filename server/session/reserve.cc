@@ -20,7 +20,7 @@ void Requests::reserve(uint64_t op, const wire::ReserveView& view) {
   if (format == nullptr || body.rank >= format->format.rank_count() || body.hold_ms == 0) {
     return refuse_reserve(op, Code::kInvalid);
   }
-  ReserveRequest* request = context.reserves->take();
+  PendingReserve* request = context.reserves->take();
   if (request == nullptr) return refuse_reserve(op, Code::kOverloaded);
   begin(*request, op, format, view.ids);
   const uint32_t count = request->ids.count;
@@ -54,12 +54,12 @@ void Requests::reserve(uint64_t op, const wire::ReserveView& view) {
 }
 
 void Requests::on_reserve_part(Part& part) {
-  auto& request = *static_cast<ReserveRequest*>(part.owner);
+  auto& request = *static_cast<PendingReserve*>(part.owner);
   VARVE_ASSERT(request.parts_out > 0);
   if (--request.parts_out == 0) request.requests->merge_reserve(request);
 }
 
-void Requests::merge_reserve(ReserveRequest& request) {
+void Requests::merge_reserve(PendingReserve& request) {
   SessionContext& context = scope_.context;
   Code code = request.cancelled ? Code::kCancelled : Code::kOk;
   for (uint32_t s = 0; s < context.shards.size(); ++s) {

@@ -41,14 +41,14 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   void hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view);
   void hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view);
   void refuse(Lane& lane, uint64_t op, Status cause);
-  void welcome(Lane& lane, uint64_t op, const ClientSession& session);
-  ClientSession* find(uint64_t id);
+  void welcome(Lane& lane, uint64_t op, const LiveSession& session);
+  LiveSession* find(uint64_t id);
   uint64_t fresh_id();
 
   Env& env_;
   SessionContext context_;
   LanePool lanes_;
-  Pool<ClientSession> sessions_;
+  Pool<LiveSession> sessions_;
   std::unique_ptr<Listener> listener_;
   bool draining_ = false;
   LogLimit refusals_log_{kSecond};
@@ -127,10 +127,10 @@ void Table::refuse(Lane& lane, uint64_t op, Status cause) {
 }
 
 void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {
-  ClientSession* session = sessions_.take();
+  LiveSession* session = sessions_.take();
   if (session == nullptr)
     return refuse(lane, op, Status::overloaded("sessions_max sessions are open"));
-  ClientSession::Open open;
+  LiveSession::Open open;
   open.id = fresh_id();
   do {
     open.secret = env_.entropy.next64();
@@ -142,7 +142,7 @@ void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {
 }
 
 void Table::hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view) {
-  ClientSession* session = find(view.body.session);
+  LiveSession* session = find(view.body.session);
   // An unknown session and a wrong secret get one answer.
   const uint64_t secret = session == nullptr ? 0 : session->secret();
   const bool equal = equal_secret(bytes_view(secret), bytes_view(view.body.session_secret));
@@ -157,7 +157,7 @@ void Table::hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view) {
   welcome(lane, op, *session);
 }
 
-void Table::welcome(Lane& lane, uint64_t op, const ClientSession& session) {
+void Table::welcome(Lane& lane, uint64_t op, const LiveSession& session) {
   const SessionOptions& options = context_.options;
   wire::HelloOk body;
   body.slices = options.slices;
@@ -181,7 +181,7 @@ void Table::welcome(Lane& lane, uint64_t op, const ClientSession& session) {
   }
 }
 
-ClientSession* Table::find(uint64_t id) {
+LiveSession* Table::find(uint64_t id) {
   for (const auto& session : sessions_.all()) {
     if (session->in_use() && session->id() == id) return session.get();
   }
