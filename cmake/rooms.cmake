@@ -43,8 +43,8 @@ if(TARGET varve_client)
   add_library(varve ALIAS varve_client)
 endif()
 
-varve_tool(tools/kvbench NAME varve_bench DEPS ${kCommon} client server/config server/flash
-                                               server/index)
+varve_tool(tools/kvbench NAME varve_bench DEPS ${kCommon} client server/flash server/tier
+                                               server/index server/policy server/op server/shard)
 varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client)
 varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
 

@@ -1,0 +1,58 @@
+// Bar: one target of the benchmark, measured, and its line. Pure.
+//
+// A ratio bar is the median over rounds of ours / ceiling, the two measured beside each other in
+// the same run; the spread is what the rounds disagreed by. A bar whose evidence is missing (bytes
+// wrong, no hits, not from the device) is refused and has no number.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/base.h"
+
+namespace varve::kvbench {
+
+inline constexpr uint32_t kRoundsMax = 1001;
+
+// The middle one; of an even number the mean of the two middle ones. Not empty.
+double median(std::vector<double> values);
+
+struct Spread {
+  double low = 0, middle = 0, high = 0;
+};
+Spread spread_of(const std::vector<double>& values);
+
+enum class Sense : uint8_t { kAtLeast, kAtMost };
+
+struct Bar {
+  std::string name;
+  std::string unit;  // of the value; "ratio" where it is one
+  double target = 0;
+  Sense sense = Sense::kAtLeast;
+  std::vector<double> rounds;
+  // What else was measured on the way: shown above the bar.
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::string refused;  // why there is no number; empty = there is one
+
+  bool has_value() const { return refused.empty() && !rounds.empty(); }
+  double value() const { return median(rounds); }
+  bool is_ok() const;
+  void fact(std::string key, std::string value) {
+    facts.emplace_back(std::move(key), std::move(value));
+  }
+  // "bar <name> <value> <target> ok|short", or "refused <name> <why>".
+  std::string line() const;
+  // The facts and the spread, each line indented.
+  std::string details() const;
+};
+
+// Bars and declarations as one JSON object.
+std::string to_json(const std::vector<std::pair<std::string, std::string>>& declaration,
+                    const std::vector<Bar>& bars);
+
+// 4 significant digits, never an exponent: 0.8731, 4.215, 1234567.
+std::string number_text(double value);
+
+}  // namespace varve::kvbench

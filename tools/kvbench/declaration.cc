@@ -1,0 +1,120 @@
+// What /proc, the build's cache and the options say.
+#include "tools/kvbench/declaration.h"
+
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "common/fabric/fabric.h"
+#include "common/reactor/io.h"
+#include "tools/kvbench/process.h"
+
+namespace varve::kvbench {
+
+namespace {
+
+std::string first_line_after(const std::string& text, const std::string& key) {
+  const size_t at = text.find(key);
+  if (at == std::string::npos) return "unknown";
+  const size_t colon = text.find(':', at);
+  const size_t end = text.find('\n', at);
+  if (colon == std::string::npos || colon > end) return "unknown";
+  const size_t begin = text.find_first_not_of(" \t", colon + 1);
+  return begin == std::string::npos || begin >= end ? "unknown" : text.substr(begin, end - begin);
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text.empty() ? "unknown" : text;
+}
+
+std::string kernel() {
+  utsname name = {};
+  if (::uname(&name) != 0) return "unknown";
+  return std::string(name.sysname) + " " + name.release + " " + name.machine;
+}
+
+std::string io_backend() {
+  auto choice = make_io_backend(IoBackendPreference::kProbe, {});
+  if (!choice) return "none";
+  std::string text = choice->backend->name();
+  if (!choice->reason.ok()) text += std::string(" (io_uring refused: ") + choice->reason.what() + ")";
+  return text;
+}
+
+std::string file_system(const std::string& folder) {
+  struct statfs info = {};
+  if (::statfs(folder.c_str(), &info) != 0) return "unknown";
+  char text[64];
+  std::snprintf(text, sizeof(text), "type 0x%lx, %lu byte blocks",
+                static_cast<unsigned long>(info.f_type), static_cast<unsigned long>(info.f_bsize));
+  return text;
+}
+
+std::string size_text(uint64_t bytes) {
+  return std::to_string(bytes / kMiB) + " MiB";
+}
+
+}  // namespace
+
+std::string cache_value(const std::string& cache, const std::string& key) {
+  const std::string mark = "\n" + key + ":";
+  const size_t at = cache.find(mark);
+  if (at == std::string::npos) return "unknown";
+  const size_t equal = cache.find('=', at);
+  const size_t end = cache.find('\n', at + 1);
+  if (equal == std::string::npos || equal > end) return "unknown";
+  const std::string value = cache.substr(equal + 1, end - equal - 1);
+  return value.empty() ? "(none)" : value;
+}
+
+Declaration declare(const DeclarationInput& input) {
+  const std::string program_folder = input.program.substr(0, input.program.rfind('/'));
+  const std::string cache = read_file(program_folder + "/../CMakeCache.txt");
+  const std::string cpu = read_file("/proc/cpuinfo");
+  return {
+      {"cpu", first_line_after(cpu, "model name")},
+      {"cores", std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)) + ", nothing pinned"},
+      {"memory", first_line_after(read_file("/proc/meminfo"), "MemTotal")},
+      {"load_average", trimmed(read_file("/proc/loadavg"))},
+      {"kernel", kernel()},
+      {"huge_pages", trimmed(read_file("/sys/kernel/mm/transparent_hugepage/enabled"))},
+      {"compiler", std::string("g++ or clang++ ") + __VERSION__},
+      {"flags", cache_value(cache, "CMAKE_CXX_FLAGS") + " -march=" +
+                    cache_value(cache, "VARVE_MARCH") + ", sanitizers " +
+                    cache_value(cache, "VARVE_SANITIZE")},
+      {"io_backend", io_backend()},
+      {"fabric", "tcp over loopback, TCP_NODELAY, socket buffers autotuned"},
+      {"congestion_control", LinkOptions().congestion + " (system default: " +
+                                 trimmed(read_file("/proc/sys/net/ipv4/tcp_congestion_control")) +
+                                 ")"},
+      {"lanes", "1 urgent, " + std::to_string(input.lanes) + " bulk; the raw socket has " +
+                    std::to_string(input.lanes) + " connections"},
+      {"extent_bytes", std::to_string(input.shape.layer_bytes) + " (one layer), payloads of " +
+                           std::to_string(kPieceBytes)},
+      {"working_set", size_text(input.shape.bytes()) + ": " + std::to_string(input.shape.blocks) +
+                          " blocks of " + std::to_string(input.shape.layers) + " layers, one pull"},
+      {"scatter", "pages of " + std::to_string(kPageOfLayerBytes) +
+                      " bytes, none beside the next; memory mapped and touched once"},
+      {"process_split", "daemon (1 shard) and client are two processes, so are both ends of the "
+                        "raw socket"},
+      {"source", "tcp_dram_pull: DRAM of the daemon; flash_pull: its targets, files O_DIRECT"},
+      {"file_system", file_system(input.folder)},
+      {"queue_depth", "flash: at most 8 extents of 1 MiB in progress a pull = 32 requests of "
+                      "256 KiB; the ceiling has 32"},
+      {"verification", "on: CRC32C of every extent at the daemon's device read and at the client; "
+                       "the ceilings verify nothing"},
+      {"codec", "none (raw)"},
+      {"erasure_coding", "1+0"},
+      {"rounds", std::to_string(input.rounds) + ", ceiling and pull alternate, ratio by round"},
+      {"mode", input.quick ? "quick: smaller and fewer rounds, not for publication" : "full"},
+      {"omissions", "no second machine, no RDMA or shared memory, no GPU memory; no concurrent "
+                    "pulls, pushes or other load; push is not a bar; latency percentiles are not "
+                    "bars; several targets share one drive; other load on the machine is not "
+                    "excluded, only shared by both sides of a ratio"},
+  };
+}
+
+}  // namespace varve::kvbench

@@ -1,0 +1,113 @@
+// liburing, plain reads, one buffer a request, submitted in batches as completions come.
+#include "tools/kvbench/drive_ceiling.h"
+
+#include <fcntl.h>
+#include <liburing.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace varve::kvbench {
+
+struct DriveCeiling::Ring {
+  io_uring uring = {};
+  bool open = false;
+  ~Ring() {
+    if (open) io_uring_queue_exit(&uring);
+  }
+};
+
+DriveCeiling::DriveCeiling(const DriveCeilingOptions& options)
+    : options_(options), ring_(std::make_unique<Ring>()) {}
+
+DriveCeiling::~DriveCeiling() {
+  for (const int fd : files_) (void)::close(fd);
+}
+
+// A run counts when every page of it has a byte that is not zero at its start: KV bytes do, what was
+// never written does not.
+Status DriveCeiling::find_runs(uint32_t file) {
+  struct stat info = {};
+  if (::fstat(files_[file], &info) != 0) return Status::io("bench: fstat", errno);
+  const auto end = static_cast<uint64_t>(info.st_size);
+  const ByteSpan buffer = buffers_->bytes().first(options_.run_bytes);
+  for (uint64_t at = 0; at + options_.run_bytes <= end; at += options_.run_bytes) {
+    const ssize_t got =
+        ::pread(files_[file], buffer.data(), buffer.size(), static_cast<off_t>(at));
+    if (got != static_cast<ssize_t>(buffer.size())) return Status::io("bench: pread", errno);
+    bool written = true;
+    for (uint64_t page = 0; written && page < buffer.size(); page += kPageBytes) {
+      written = load<uint64_t>(buffer, page) != 0;
+    }
+    if (written) runs_.push_back({file, at});
+  }
+  return {};
+}
+
+Result<std::unique_ptr<DriveCeiling>> DriveCeiling::open(const DriveCeilingOptions& options) {
+  VARVE_ASSERT(options.run_bytes % kDriveRequestBytes == 0, options.run_bytes);
+  std::unique_ptr<DriveCeiling> ceiling(new DriveCeiling(options));
+  VARVE_TRY(ceiling->buffers_,
+            TouchedMemory::map(std::max<uint64_t>(
+                uint64_t{options.requests_in_flight} * kDriveRequestBytes, options.run_bytes)));
+  for (const std::string& path : options.paths) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+    if (fd < 0) return Status::io("bench: open a target, O_DIRECT", errno);
+    ceiling->files_.push_back(fd);
+    VARVE_RETURN_IF_ERROR(
+        ceiling->find_runs(static_cast<uint32_t>(ceiling->files_.size()) - 1));
+  }
+  if (ceiling->written_bytes() < options.bytes / 2) {
+    return Status::invalid("bench: the targets hold less than half of the working set");
+  }
+  Random random(17);
+  std::vector<Run>& runs = ceiling->runs_;
+  for (size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random.below(i)]);
+  const int made =
+      io_uring_queue_init(2 * options.requests_in_flight, &ceiling->ring_->uring, 0);
+  if (made < 0) return Status::io("bench: io_uring is refused", -made);
+  ceiling->ring_->open = true;
+  return ceiling;
+}
+
+void DriveCeiling::submit_one(uint32_t buffer, uint64_t request) {
+  const uint32_t per_run = options_.run_bytes / kDriveRequestBytes;
+  const Run& run = runs_[request / per_run % runs_.size()];
+  io_uring_sqe* sqe = io_uring_get_sqe(&ring_->uring);
+  VARVE_ASSERT(sqe != nullptr);
+  io_uring_prep_read(sqe, files_[run.file],
+                     buffers_->bytes().data() + uint64_t{buffer} * kDriveRequestBytes,
+                     kDriveRequestBytes,
+                     run.offset + request % per_run * uint64_t{kDriveRequestBytes});
+  io_uring_sqe_set_data64(sqe, buffer);
+}
+
+Result<Nanos> DriveCeiling::round() {
+  const SystemClock clock;
+  const uint64_t requests = options_.bytes / kDriveRequestBytes;
+  const Nanos begin_ns = clock.now_ns();
+  uint64_t started = 0, ended = 0;
+  while (started < std::min<uint64_t>(requests, options_.requests_in_flight)) {
+    submit_one(static_cast<uint32_t>(started), started);
+    ++started;
+  }
+  while (ended < requests) {
+    const int submitted = io_uring_submit_and_wait(&ring_->uring, 1);
+    if (submitted < 0 && submitted != -EINTR) return Status::io("bench: submit", -submitted);
+    io_uring_cqe* done[64];
+    const uint32_t count = io_uring_peek_batch_cqe(&ring_->uring, done, std::size(done));
+    for (uint32_t i = 0; i < count; ++i) {
+      if (done[i]->res != static_cast<int>(kDriveRequestBytes)) {
+        return Status::io("bench: read", done[i]->res < 0 ? -done[i]->res : EIO);
+      }
+      ++ended;
+      if (started < requests) submit_one(static_cast<uint32_t>(done[i]->user_data), started++);
+    }
+    io_uring_cq_advance(&ring_->uring, count);
+  }
+  return clock.now_ns() - begin_ns;
+}
+
+}  // namespace varve::kvbench

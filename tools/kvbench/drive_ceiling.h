@@ -1,0 +1,53 @@
+// DriveCeiling: O_DIRECT io_uring reads of the same files by a process that does nothing else.
+//
+// It reads only what was written: a preallocated file gives its unwritten parts without touching
+// the drive. Requests have the size that the daemon's device requests have, in runs as long as an
+// extent, the runs in random order, and at most as many are at the device as the daemon may have.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/time/time.h"
+#include "tools/kvbench/working_set.h"
+
+namespace varve::kvbench {
+
+inline constexpr uint32_t kDriveRequestBytes = 256 * kKiB;  // FlashOptions::io_bytes_max
+
+struct DriveCeilingOptions {
+  std::vector<std::string> paths;
+  uint64_t bytes = 0;             // read in one round
+  uint32_t run_bytes = kMiB;      // = extent
+  uint32_t requests_in_flight = 32;
+};
+
+class DriveCeiling {
+ public:
+  // Looks for the written parts; fails when there are less than half of `bytes`.
+  static Result<std::unique_ptr<DriveCeiling>> open(const DriveCeilingOptions& options);
+  ~DriveCeiling();
+  DriveCeiling(const DriveCeiling&) = delete;
+  DriveCeiling& operator=(const DriveCeiling&) = delete;
+
+  Result<Nanos> round();
+  uint64_t written_bytes() const { return uint64_t{options_.run_bytes} * runs_.size(); }
+
+ private:
+  struct Run {
+    uint32_t file = 0;
+    uint64_t offset = 0;
+  };
+  struct Ring;
+  explicit DriveCeiling(const DriveCeilingOptions& options);
+  Status find_runs(uint32_t file);
+  void submit_one(uint32_t buffer, uint64_t request);
+  DriveCeilingOptions options_;
+  std::vector<int> files_;
+  std::vector<Run> runs_;
+  std::unique_ptr<TouchedMemory> buffers_;
+  std::unique_ptr<Ring> ring_;
+};
+
+}  // namespace varve::kvbench

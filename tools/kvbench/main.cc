@@ -1,0 +1,123 @@
+// varve_bench: the bars of the benchmark, one line each, beside what shaped them.
+//
+//   varve_bench [--only NAME]... [--quick] [--rounds N] [--lanes N] [--dir FOLDER] [--json FILE]
+//
+// Exit 0: every bar has a number, ok or short; 1: a bar was refused; 2: wrong use.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "tools/kvbench/bar.h"
+#include "tools/kvbench/declaration.h"
+#include "tools/kvbench/index_bars.h"
+#include "tools/kvbench/pull_bars.h"
+#include "tools/kvbench/recovery_bar.h"
+
+namespace {
+
+using varve::kvbench::Bar;
+
+struct Options {
+  std::vector<std::string> only;
+  bool quick = false;
+  uint32_t rounds = 0;  // 0 = each bar's own
+  uint32_t lanes = 1;
+  std::string folder;
+  std::string json_path;
+};
+
+std::string own_path() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+varve::kvbench::PullBarOptions pull_options(const Options& options, const std::string& folder) {
+  varve::kvbench::PullBarOptions pull;
+  pull.varved = own_path().substr(0, own_path().rfind('/')) + "/varved";
+  pull.folder = folder;
+  pull.lanes = options.lanes;
+  if (options.quick) {
+    pull.shape.blocks = 32;
+    pull.rounds = 3;
+    pull.target_bytes = varve::kGiB;
+    pull.flash_dram_bytes = 64 * varve::kMiB;
+  }
+  if (options.rounds > 0) pull.rounds = options.rounds;
+  return pull;
+}
+
+// Runs one bar by name in an empty folder of its own.
+Bar run_bar(const std::string& name, const Options& options) {
+  const std::string folder = options.folder + "/" + name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  Bar bar;
+  varve::kvbench::IndexBarOptions index;
+  varve::kvbench::RecoveryBarOptions recovery;
+  recovery.folder = folder;
+  if (options.quick) {
+    index.rounds = 3;
+    recovery.fragments = 200000;
+    recovery.rounds = 3;
+  }
+  if (options.rounds > 0) index.rounds = recovery.rounds = options.rounds;
+  if (name == "tcp_dram_pull") bar = tcp_dram_pull_bar(pull_options(options, folder));
+  if (name == "flash_pull") bar = flash_pull_bar(pull_options(options, folder));
+  if (name == "match") bar = match_bar(index);
+  if (name == "index_bytes_per_fragment") bar = index_bytes_bar(index);
+  if (name == "recovery") bar = recovery_bar(recovery);
+  std::filesystem::remove_all(folder);
+  return bar;
+}
+
+int run(Options options) {
+  const std::vector<std::string> all = {"tcp_dram_pull", "flash_pull", "match",
+                                        "index_bytes_per_fragment", "recovery"};
+  if (options.only.empty()) options.only = all;
+  if (options.folder.empty()) {
+    options.folder = own_path().substr(0, own_path().rfind('/')) + "/../bench-data";
+  }
+  std::filesystem::create_directories(options.folder);
+  options.folder = std::filesystem::canonical(options.folder).string();
+  const auto pull = pull_options(options, options.folder);
+  const auto declaration = varve::kvbench::declare(
+      {pull.shape, pull.lanes, pull.rounds, own_path(), options.folder, options.quick});
+  for (const auto& [key, value] : declaration) std::cout << "declare " << key << " " << value << "\n";
+  std::cout << std::endl;
+  std::vector<Bar> bars;
+  bool refused = false;
+  for (const std::string& name : options.only) {
+    bars.push_back(run_bar(name, options));
+    std::cout << bars.back().details() << bars.back().line() << std::endl;
+    refused = refused || !bars.back().has_value();
+  }
+  if (!options.json_path.empty()) {
+    std::ofstream file(options.json_path);
+    file << varve::kvbench::to_json(declaration, bars);
+    if (!file.flush()) {
+      std::cerr << "varve_bench: " << options.json_path << " cannot be written\n";
+      return 1;
+    }
+  }
+  return refused ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Measures Varve's targets: ratios against ceilings of the same run."};
+  Options options;
+  app.add_option("--only", options.only, "this bar only; may be repeated")
+      ->check(CLI::IsMember(
+          {"tcp_dram_pull", "flash_pull", "match", "index_bytes_per_fragment", "recovery"}));
+  app.add_flag("--quick", options.quick, "smaller sets, fewer rounds: a smoke test");
+  app.add_option("--rounds", options.rounds, "of every bar")
+      ->check(CLI::Range(1u, varve::kvbench::kRoundsMax));
+  app.add_option("--lanes", options.lanes, "bulk lanes and raw connections")
+      ->check(CLI::Range(1u, 4u));
+  app.add_option("--dir", options.folder, "work folder, 10 GiB; default: beside the build");
+  app.add_option("--json", options.json_path, "write everything there as well");
+  CLI11_PARSE(app, argc, argv);
+  return run(options);
+}

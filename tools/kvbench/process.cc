@@ -1,0 +1,159 @@
+// fork, exec, one line of output, signals.
+#include "tools/kvbench/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace varve::kvbench {
+
+namespace {
+
+constexpr Nanos kReadyWait = 60 * kSecond;
+constexpr Nanos kStopWait = 20 * kSecond;
+constexpr uint32_t kLineBytesMax = 4096;
+
+void sleep_ms(uint32_t ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+int64_t written_ns(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) return 0;
+  return int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
+}
+
+}  // namespace
+
+uint64_t metric_sum(std::string_view prometheus_text, std::string_view name,
+                    std::string_view label) {
+  uint64_t sum = 0;
+  while (!prometheus_text.empty()) {
+    const size_t end = prometheus_text.find('\n');
+    const std::string_view line = prometheus_text.substr(0, end);
+    prometheus_text.remove_prefix(end == std::string_view::npos ? prometheus_text.size() : end + 1);
+    if (line.substr(0, name.size()) != name) continue;
+    const std::string_view rest = line.substr(name.size());
+    if (rest.empty() || (rest[0] != ' ' && rest[0] != '{')) continue;
+    if (!label.empty() && rest.find(label) == std::string_view::npos) continue;
+    const size_t space = rest.rfind(' ');
+    for (const char c : rest.substr(space + 1)) {
+      if (c < '0' || c > '9') return 0;  // not a counter
+    }
+    sum += std::stoull("0" + std::string(rest.substr(space + 1)));
+  }
+  return sum;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Nanos cpu_ns(pid_t pid) {
+  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const size_t name_end = text.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  for (int i = 3; i < 14; ++i) fields >> skipped;  // fields are counted from 1; utime is the 14th
+  uint64_t user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) * (kSecond / static_cast<uint64_t>(sysconf(_SC_CLK_TCK)));
+}
+
+Result<std::unique_ptr<Daemon>> Daemon::start(const std::string& program,
+                                              const std::string& data_folder,
+                                              std::vector<std::string> arguments) {
+  int pipe_ends[2];
+  if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return Status::io("bench: pipe", errno);
+  arguments.insert(arguments.begin(), {program, "--data", data_folder, "--listen", "127.0.0.1:0"});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid < 0) return Status::io("bench: fork", errno);
+  if (pid == 0) {
+    (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)::dup2(pipe_ends[1], STDOUT_FILENO);
+    (void)::execv(program.c_str(), argv.data());
+    ::_exit(127);
+  }
+  (void)::close(pipe_ends[1]);
+  std::unique_ptr<Daemon> daemon(new Daemon);
+  daemon->pid_ = pid;
+  daemon->output_ = pipe_ends[0];
+  daemon->data_folder_ = data_folder;
+  VARVE_RETURN_IF_ERROR(daemon->wait_ready());
+  return daemon;
+}
+
+// Reads until the line that names the address; the log may come before it.
+Status Daemon::wait_ready() {
+  const SystemClock clock;
+  const Nanos until_ns = clock.now_ns() + kReadyWait;
+  std::string line;
+  constexpr std::string_view kMark = "listening on ";
+  while (clock.now_ns() < until_ns) {
+    pollfd wait = {output_, POLLIN, 0};
+    if (::poll(&wait, 1, 100) <= 0) continue;
+    char c = 0;
+    if (::read(output_, &c, 1) != 1) return Status::unavailable("bench: varved did not start");
+    if (c != '\n') {
+      if (line.size() < kLineBytesMax) line += c;
+      continue;
+    }
+    const size_t at = line.find(kMark);
+    if (line.find("varved ready") != std::string::npos && at != std::string::npos) {
+      ready_line_ = line;
+      const size_t begin = at + kMark.size();
+      address_ = line.substr(begin, line.find_first_of(", ", begin) - begin);
+      return {};
+    }
+    line.clear();
+  }
+  return Status::timed_out("bench: varved did not get ready");
+}
+
+Daemon::~Daemon() {
+  if (pid_ > 0) {
+    (void)::kill(pid_, SIGTERM);
+    const SystemClock clock;
+    const Nanos until_ns = clock.now_ns() + kStopWait;
+    while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
+      if (clock.now_ns() >= until_ns) (void)::kill(pid_, SIGKILL);
+      sleep_ms(10);
+    }
+  }
+  if (output_ >= 0) (void)::close(output_);
+}
+
+uint64_t Daemon::metric(std::string_view name, std::string_view label) const {
+  const std::string path = data_folder_ + "/metrics.prom";
+  const int64_t before_ns = written_ns(path);
+  // Twice: the writing that is under way may hold numbers of before.
+  int64_t seen_ns = before_ns;
+  uint32_t changes = 0;
+  for (uint32_t i = 0; i < 500 && changes < 2; ++i) {
+    sleep_ms(10);
+    const int64_t now_ns = written_ns(path);
+    if (now_ns != seen_ns) ++changes;
+    seen_ns = now_ns;
+  }
+  return changes < 2 ? 0 : metric_sum(read_file(path), name, label);
+}
+
+}  // namespace varve::kvbench

@@ -1,0 +1,50 @@
+// Process: a daemon beside the benchmark: started, watched, stopped, its counters read.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/time/time.h"
+
+namespace varve::kvbench {
+
+// The sum of all values of metric `name` whose labels contain `label` (empty: any). Pure.
+uint64_t metric_sum(std::string_view prometheus_text, std::string_view name,
+                    std::string_view label);
+
+std::string read_file(const std::string& path);  // empty when it cannot be read
+
+// User and system time of a process so far; 0 when it is gone.
+Nanos cpu_ns(pid_t pid);
+
+class Daemon {
+ public:
+  // Starts `program` with `arguments` and waits until it says on which address it serves.
+  static Result<std::unique_ptr<Daemon>> start(const std::string& program,
+                                               const std::string& data_folder,
+                                               std::vector<std::string> arguments);
+  ~Daemon();  // asks it to stop, then makes it
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  const std::string& address() const { return address_; }
+  const std::string& ready_line() const { return ready_line_; }
+  pid_t pid() const { return pid_; }
+  // A counter from its metrics file, after that was written again: older than a second is stale.
+  uint64_t metric(std::string_view name, std::string_view label) const;
+
+ private:
+  Daemon() = default;
+  Status wait_ready();
+  pid_t pid_ = -1;
+  int output_ = -1;
+  std::string data_folder_, address_, ready_line_;
+};
+
+}  // namespace varve::kvbench

@@ -1,0 +1,193 @@
+// Both bars: start a daemon, push the working set durably, then rounds of ceiling and pull in
+// alternating order; the bytes of every round are compared with what was pushed.
+#include "tools/kvbench/pull_bars.h"
+
+#include "tools/kvbench/drive_ceiling.h"
+#include "tools/kvbench/process.h"
+#include "tools/kvbench/puller.h"
+#include "tools/kvbench/socket_ceiling.h"
+
+namespace varve::kvbench {
+
+namespace {
+
+constexpr double kDramTarget = 0.85;
+constexpr double kFlashTarget = 0.90;
+// Requests at the device: two windows of 4 MiB are in progress in one pull.
+constexpr uint32_t kDriveRequests = 2 * 4 * kMiB / kDriveRequestBytes;
+
+std::string text_of(const Status& status) {
+  std::string text = std::string(status.what()) + " (" + code_name(status.code()) + ")";
+  if (status.errno_value() != 0) text += ", errno " + std::to_string(status.errno_value());
+  return text;
+}
+
+double rate_of(uint64_t bytes, Nanos took_ns) {  // GB/s
+  return static_cast<double>(bytes) / static_cast<double>(took_ns);
+}
+
+std::string spread_text(const std::vector<double>& values, const char* unit) {
+  const Spread s = spread_of(values);
+  return number_text(s.middle) + " " + unit + " (" + number_text(s.low) + " .. " +
+         number_text(s.high) + ")";
+}
+
+// What both bars collect on the way.
+struct Rounds {
+  std::vector<double> ratios, ceiling_rates, pull_rates, first_layer_shares;
+  std::vector<double> ceiling_cpu, pull_cpu;  // seconds a GB, of the process that serves
+};
+
+// `ceiling` answers how long it took; its bytes were checked. `server` is the pid it burns in.
+template <class Ceiling>
+Status run_rounds(uint32_t count, WorkingSet& set, Puller& puller, pid_t daemon, pid_t other,
+                  Ceiling ceiling, Rounds& rounds) {
+  const uint64_t bytes = set.shape().bytes();
+  const auto gigabytes = static_cast<double>(bytes) / 1e9;
+  Nanos ceiling_ns = 0;
+  Puller::Pulled pulled;
+  const auto run_ceiling = [&]() -> Status {
+    const Nanos cpu_before_ns = cpu_ns(other);
+    VARVE_TRY(ceiling_ns, ceiling());
+    rounds.ceiling_cpu.push_back(static_cast<double>(cpu_ns(other) - cpu_before_ns) / 1e9 /
+                                 gigabytes);
+    return {};
+  };
+  const auto run_pull = [&]() -> Status {
+    set.poison();
+    const Nanos cpu_before_ns = cpu_ns(daemon);
+    VARVE_TRY(pulled, puller.pull());
+    rounds.pull_cpu.push_back(static_cast<double>(cpu_ns(daemon) - cpu_before_ns) / 1e9 /
+                              gigabytes);
+    if (set.wrong_extents() != 0) return Status::corrupt("bench: a pull delivered wrong bytes");
+    return {};
+  };
+  for (uint32_t round = 0; round < count; ++round) {
+    const bool ours_first = round % 2 == 1;
+    if (ours_first) VARVE_RETURN_IF_ERROR(run_pull());
+    VARVE_RETURN_IF_ERROR(run_ceiling());
+    if (!ours_first) VARVE_RETURN_IF_ERROR(run_pull());
+    rounds.ratios.push_back(static_cast<double>(ceiling_ns) / static_cast<double>(pulled.took_ns));
+    rounds.ceiling_rates.push_back(rate_of(bytes, ceiling_ns));
+    rounds.pull_rates.push_back(rate_of(bytes, pulled.took_ns));
+    rounds.first_layer_shares.push_back(static_cast<double>(pulled.first_layer_ns) /
+                                        static_cast<double>(pulled.took_ns));
+  }
+  return {};
+}
+
+void add_facts(const PullBarOptions& options, const Rounds& rounds, Bar& bar) {
+  if (rounds.ratios.empty()) return;
+  bar.rounds = rounds.ratios;
+  bar.fact("pull", spread_text(rounds.pull_rates, "GB/s"));
+  bar.fact("ceiling", spread_text(rounds.ceiling_rates, "GB/s"));
+  bar.fact("first_layer", spread_text(rounds.first_layer_shares, "of the whole pull") + ", 1 of " +
+                              std::to_string(options.shape.layers) + " layers");
+}
+
+Result<std::unique_ptr<Daemon>> start_daemon(const PullBarOptions& options, uint64_t dram_bytes) {
+  return Daemon::start(options.varved, options.folder,
+                       {"--shards", "1", "--targets", std::to_string(options.targets),
+                        "--target-bytes", std::to_string(options.target_bytes), "--dram-bytes",
+                        std::to_string(dram_bytes), "--log-level", "warn"});
+}
+
+Status run_dram(const PullBarOptions& options, Bar& bar) {
+  VARVE_TRY(auto set, WorkingSet::make(options.shape));
+  VARVE_TRY(auto ceiling, SocketCeiling::start({options.shape, options.lanes, "cubic"}));
+  // Half of the DRAM is what stays as cache; headers and the last pulls need a little more.
+  const uint64_t bytes = options.shape.bytes();
+  VARVE_TRY(auto daemon,
+            start_daemon(options, round_up(2 * bytes + bytes / 4 + 64 * kMiB, kMiB)));
+  bar.fact("daemon", daemon->ready_line());
+  set->fill();
+  VARVE_TRY(auto puller, Puller::open({daemon->address(), options.lanes, 32 * kMiB}, *set));
+  VARVE_RETURN_IF_ERROR(puller->push());
+  const uint64_t reads_before = daemon->metric("varve_flash_read_bytes_total", "");
+  const auto raw = [&]() -> Result<Nanos> {
+    set->poison();
+    VARVE_TRY(const Nanos took_ns, ceiling->round(*set));
+    if (set->wrong_extents() != 0) return Status::corrupt("bench: the raw socket's bytes differ");
+    return took_ns;
+  };
+  VARVE_RETURN_IF_ERROR(raw().has_value() ? Status() : Status::io("bench: raw sender", 0));
+  VARVE_TRY(const Puller::Pulled warm, puller->pull());  // autotuning, like the raw one before it
+  VARVE_ASSERT(warm.bytes == bytes);
+  Rounds rounds;
+  VARVE_RETURN_IF_ERROR(
+      run_rounds(options.rounds, *set, *puller, daemon->pid(), ceiling->pid(), raw, rounds));
+  const uint64_t from_dram = daemon->metric("varve_pull_bytes_total", "tier=\"dram\"");
+  const uint64_t from_flash = daemon->metric("varve_flash_read_bytes_total", "") - reads_before;
+  if (from_dram < (options.rounds + 1) * bytes || from_flash != 0) {
+    return Status::invalid("bench: not everything came from DRAM");
+  }
+  add_facts(options, rounds, bar);
+  bar.fact("sender_cpu", spread_text(rounds.pull_cpu, "s/GB") + " varved, " +
+                             spread_text(rounds.ceiling_cpu, "s/GB") + " raw sender");
+  bar.fact("evidence", std::to_string(from_dram) + " bytes of varve_pull_bytes_total{tier=dram}, " +
+                           "0 device reads, every round's bytes compared");
+  return {};
+}
+
+Status run_flash(const PullBarOptions& options, Bar& bar) {
+  VARVE_TRY(auto set, WorkingSet::make(options.shape));
+  VARVE_TRY(auto daemon, start_daemon(options, options.flash_dram_bytes));
+  bar.fact("daemon", daemon->ready_line());
+  set->fill();
+  VARVE_TRY(auto puller, Puller::open({daemon->address(), options.lanes,
+                                       options.flash_dram_bytes / 8},
+                                      *set));
+  VARVE_RETURN_IF_ERROR(puller->push());
+  DriveCeilingOptions drive;
+  for (uint32_t t = 0; t < options.targets; ++t) {
+    drive.paths.push_back(options.folder + "/target-" + std::to_string(t) + ".dat");
+  }
+  drive.bytes = options.shape.bytes();
+  drive.run_bytes = options.shape.layer_bytes;
+  drive.requests_in_flight = kDriveRequests;
+  VARVE_TRY(auto ceiling, DriveCeiling::open(drive));
+  bar.fact("written", std::to_string(ceiling->written_bytes() / kMiB) + " MiB found in " +
+                          std::to_string(options.targets) + " targets, read in runs of " +
+                          std::to_string(drive.run_bytes / kKiB) + " KiB by requests of " +
+                          std::to_string(kDriveRequestBytes / kKiB) + " KiB, " +
+                          std::to_string(kDriveRequests) + " in flight");
+  VARVE_RETURN_IF_ERROR(ceiling->round().has_value() ? Status() : Status::io("bench: drive", 0));
+  VARVE_TRY(const Puller::Pulled warm, puller->pull());
+  VARVE_ASSERT(warm.bytes == drive.bytes);
+  const uint64_t reads_before = daemon->metric("varve_flash_read_bytes_total", "");
+  Rounds rounds;
+  VARVE_RETURN_IF_ERROR(run_rounds(
+      options.rounds, *set, *puller, daemon->pid(), 0, [&] { return ceiling->round(); }, rounds));
+  const uint64_t from_flash = daemon->metric("varve_flash_read_bytes_total", "") - reads_before;
+  const uint64_t pulled = options.rounds * drive.bytes;
+  if (from_flash < pulled - pulled / 8) {
+    return Status::invalid("bench: more than an eighth of the bytes did not come from the device");
+  }
+  add_facts(options, rounds, bar);
+  bar.fact("varved_cpu", spread_text(rounds.pull_cpu, "s/GB"));
+  bar.fact("evidence", number_text(static_cast<double>(from_flash) / static_cast<double>(pulled)) +
+                           " of the bytes were read from the device, every round's compared");
+  return {};
+}
+
+}  // namespace
+
+Bar tcp_dram_pull_bar(const PullBarOptions& options) {
+  Bar bar;
+  bar.name = "tcp_dram_pull";
+  bar.unit = "of the raw socket";
+  bar.target = kDramTarget;
+  if (Status status = run_dram(options, bar); !status.ok()) bar.refused = text_of(status);
+  return bar;
+}
+
+Bar flash_pull_bar(const PullBarOptions& options) {
+  Bar bar;
+  bar.name = "flash_pull";
+  bar.unit = "of O_DIRECT io_uring";
+  bar.target = kFlashTarget;
+  if (Status status = run_flash(options, bar); !status.ok()) bar.refused = text_of(status);
+  return bar;
+}
+
+}  // namespace varve::kvbench

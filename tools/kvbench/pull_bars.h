@@ -1,0 +1,25 @@
+// The bars of the pull: from DRAM against a raw socket, from flash against raw device reads.
+#pragma once
+
+#include <string>
+
+#include "tools/kvbench/bar.h"
+#include "tools/kvbench/working_set.h"
+
+namespace varve::kvbench {
+
+struct PullBarOptions {
+  WorkingSetShape shape;
+  std::string varved;  // the program
+  std::string folder;  // for the daemon's data; emptied by the caller
+  uint32_t lanes = 1;
+  uint32_t rounds = 9;
+  uint32_t targets = 4;
+  uint64_t target_bytes = 2 * kGiB;
+  uint64_t flash_dram_bytes = 128 * kMiB;  // of the flash bar's daemon: nothing stays in DRAM
+};
+
+Bar tcp_dram_pull_bar(const PullBarOptions& options);
+Bar flash_pull_bar(const PullBarOptions& options);
+
+}  // namespace varve::kvbench

@@ -1,0 +1,44 @@
+// SocketCeiling: a raw socket moving the same bytes as a pull, by a process that does nothing else.
+//
+// The sender is a process of its own, as the daemon is one; connections, payload sizes, heads, the
+// order of the extents, congestion control and the scattered memory it is received into are those
+// of the pull it stands beside. Nothing is verified and nothing is asked for but the start.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/time/time.h"
+#include "tools/kvbench/working_set.h"
+
+namespace varve::kvbench {
+
+struct SocketCeilingOptions {
+  WorkingSetShape shape;
+  uint32_t connections = 1;
+  std::string congestion = "cubic";
+};
+
+class SocketCeiling {
+ public:
+  // Forks the sender: call it before this process has threads.
+  static Result<std::unique_ptr<SocketCeiling>> start(const SocketCeilingOptions& options);
+  ~SocketCeiling();
+  SocketCeiling(const SocketCeiling&) = delete;
+  SocketCeiling& operator=(const SocketCeiling&) = delete;
+
+  // Receives the working set once, in layer order, into `set`; how long it took.
+  Result<Nanos> round(const WorkingSet& set);
+  pid_t pid() const { return pid_; }
+
+ private:
+  SocketCeiling() = default;
+  SocketCeilingOptions options_;
+  std::vector<int> sockets_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace varve::kvbench
