@@ -5,6 +5,8 @@
 // attempts, so a side table holds them until every slice is recovered.
 #include "server/op/catalog.h"
 
+#include <bit>
+
 #include "server/op/op.h"
 
 namespace varve {
@@ -18,14 +20,14 @@ bool is_later(const Attempt& a, const Attempt& b) {
   return a.counter > b.counter;
 }
 
-constexpr uint32_t kDeadReserve = 4096;
+constexpr uint32_t kDoomedReserve = 4096;
 
 }  // namespace
 
 Catalog::Catalog(OpContext& context) : context_(context) {
   attempts_.resize(context.index.fragments_max());
   recovered_bits_.resize((context.index.base_slots_max() + 63) / 64);
-  dead_.reserve(kDeadReserve);
+  doomed_.reserve(kDoomedReserve);
   grace_until_ns_ =
       context.reactor.now_ns() + Nanos{context.options.lease_ms_max} * kMillisecond;
 }
@@ -47,6 +49,7 @@ Index::Insert Catalog::publish(TierBlock& block) {
 }
 
 bool Catalog::placed(const TierBlock& block, const flash::Place& place) {
+  VARVE_ASSERT(block.slot != ~0u && !block.doomed);
   if (!context_.index.place_set(block.block, nullptr, place)) {
     context_.flash.release(place);
     return false;
@@ -146,12 +149,16 @@ flash::FlashUser::Verdict Catalog::reclaim(const BlockId& block, const flash::Pl
     context_.metrics.reclaim_reinserted.add();
     return Verdict::kReinsert;
   }
-  // Siblings live and die together: the other ranks go too, their pages in the next turn (G2).
-  context_.index.for_each_rank(located->base_slot, [&](uint32_t rank, const Located& other) {
-    forget_in_memory(other.fragment_slot);
-    if (other.place != place) release_later(other.place);
-    context_.index.remove(BlockId{.base = block.base, .rank = rank});
-  });
+  // Siblings live and die together (I4), but their pages may not be given back in here: the base is
+  // evicted whole in the next turn, at the price of one copy.
+  if (std::popcount(context_.index.ranks_of(block.base)) > 1) {
+    doomed_.push_back(block.base);
+    context_.reactor.make_ready(*this);
+    context_.metrics.reclaim_reinserted.add();
+    return Verdict::kReinsert;
+  }
+  forget_in_memory(located->fragment_slot);
+  context_.index.remove(block);
   left(block.base, located->base_slot);
   context_.metrics.reclaim_dropped.add();
   return Verdict::kDropped;
@@ -207,14 +214,11 @@ uint32_t Catalog::evict(uint32_t base_slot) {
   return pages;
 }
 
-void Catalog::release_later(const flash::Place& place) {
-  dead_.push_back(place);
-  context_.reactor.make_ready(*this);
-}
-
 void Catalog::run() {
-  for (const flash::Place& place : dead_) context_.flash.release(place);
-  dead_.clear();
+  for (const BaseId& id : doomed_) {
+    if (const std::optional<uint32_t> slot = context_.index.base_slot(id)) evict(*slot);
+  }
+  doomed_.clear();
 }
 
 }  // namespace varve

@@ -29,7 +29,8 @@ class Catalog final : public Task {
   // --- push
   // Makes a committed block visible, in memory so far, and binds it to its slab (kDone only).
   Index::Insert publish(TierBlock& block);
-  // Its fragment is on flash. False when the block went meanwhile: the place is given back.
+  // Its fragment is on flash; called from the append's completion, because reclaim may move it from
+  // then on. False when the block went meanwhile: the place is given back.
   bool placed(const TierBlock& block, const flash::Place& place);
   // Flash did not take it: the block is gone.
   void unpublish(TierBlock& block);
@@ -51,7 +52,7 @@ class Catalog final : public Task {
   uint32_t evict(uint32_t base_slot);
   bool in_grace(uint32_t base_slot) const;
 
-  // Places that died inside an upcall of flash are given back here, in the next turn (G2).
+  // What reclaim wanted dropped with its siblings is evicted here, in the next turn (G2).
   void run() override;
   const char* name() const override { return "catalog"; }
 
@@ -59,10 +60,9 @@ class Catalog final : public Task {
   bool may_evict(uint32_t base_slot);
   void forget_in_memory(uint32_t fragment_slot);
   void left(const BaseId& id, uint32_t base_slot);
-  void release_later(const flash::Place& place);
 
   OpContext& context_;
-  std::vector<flash::Place> dead_;
+  std::vector<BaseId> doomed_;
   // Of what recovery found, while it runs: the index has no room for attempts. By fragment slot.
   std::vector<Attempt> attempts_;
   // Base slots that were recovered at this start; consulted until the grace is over.

@@ -176,7 +176,6 @@ void PushOp::written() {
   TierBlock& block = *grant_.tier_block;
   const flash::Append& append = slot_->append;
   if (append.status.ok()) {
-    context_.catalog->placed(block, append.place);
     block.dirty = false;
     if (part_ != nullptr) {
       context_.metrics.push_committed_durable.add();

@@ -92,6 +92,8 @@ void PushTable::give_slot(AppendSlot& slot) {
 
 void PushTable::append_done(AppendSlot& slot) {
   VARVE_ASSERT(slot.op != nullptr);
+  // The place is good in this turn only: published here, the rest follows when the op runs.
+  if (slot.append.status.ok()) context_.catalog->placed(*slot.block, slot.append.place);
   slot.op->completed(slot.append.status);
 }
 
