@@ -112,6 +112,7 @@ void RecordingUser::on_closed(Status cause) {
   VARVE_ASSERT(!closed_);
   closed_ = true;
   cause_ = cause;
+  if (at_closed) at_closed();
   link_.reset();  // allowed here, see the door
 }
 

@@ -82,6 +82,7 @@ class RecordingUser final : public LinkUser, public ListenerUser {
   uint64_t count() const { return count_; }
   bool is_closed() const { return closed_; }
   Status cause() const { return cause_; }
+  std::function<void()> at_closed;
   ByteSpan memory() { return memory_; }  // of the last placement
   bool in_place() const { return placed_; }
 

@@ -198,6 +198,43 @@ TEST_P(LinkSuite, ClosingTellsBothSidesOnceAndInALaterTurn) {
   world().settle();
 }
 
+TEST_P(LinkSuite, OnClosedComesInALaterTurnThanClose) {
+  LinkPair pair(world());
+  ASSERT_TRUE(pair.connect());
+  uint64_t close_turn = 0;
+  uint64_t closed_turn = 0;
+  pair.server.at_closed = [&] { closed_turn = world().server().counters().turns; };
+  pair.server.at_message = [&](ConstByteSpan) {
+    close_turn = world().server().counters().turns;
+    pair.server.link()->close(Status::cancelled("inside a turn"));
+  };
+  ASSERT_TRUE(pair.client.link()->send_head(text_bytes("x")));
+  ASSERT_TRUE(world().until([&] { return pair.server.is_closed(); }));
+  EXPECT_GT(closed_turn, close_turn);
+}
+
+TEST_P(LinkSuite, AStallIsCountedFromWhenSomethingWasQueued) {
+  LinkOptions options;
+  options.stall_ns_max = 5 * kSecond;
+  options.socket_buffer_bytes = 64 * 1024;
+  LinkPair pair(world(), options, options);
+  ASSERT_TRUE(pair.connect());
+  ASSERT_TRUE(pair.client.link()->send_head(text_bytes("arms the timer")));
+  ASSERT_TRUE(world().until([&] { return pair.server.count() == 1; }));
+  world().pass(4 * kSecond);
+  Random random(19);
+  Messages messages;
+  for (int i = 0; i < 40; ++i) {
+    messages.push_back(std::make_unique<TestMessage>(random, 10, kPayloadBytesMax, 1));
+    pair.client.link()->send(messages.back()->request);
+  }
+  world().pass(4 * kSecond, LinkWorld::Turn::kClientOnly);
+  EXPECT_FALSE(pair.client.is_closed());
+  world().pass(2 * kSecond, LinkWorld::Turn::kClientOnly);
+  ASSERT_TRUE(world().until([&] { return pair.client.is_closed(); }, LinkWorld::Turn::kClientOnly));
+  EXPECT_EQ(pair.client.cause().code(), Code::kTimedOut);
+}
+
 TEST_P(LinkSuite, CloseFromWithinAnUpcallEndsTheUpcalls) {
   LinkPair pair(world());
   ASSERT_TRUE(pair.connect());

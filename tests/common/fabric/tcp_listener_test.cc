@@ -2,6 +2,7 @@
 // connections at once are all handed out. Method: loopback, both backends.
 #include "common/fabric/tcp_listener.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <list>
@@ -92,11 +93,20 @@ TEST_P(TcpListenerTest, StopInsideAnAcceptedUpcallIsTheLast) {
   close_all();
 }
 
+uint64_t open_descriptors() {
+  uint64_t count = 0;
+  for (int fd = 0; fd < 1024; ++fd)
+    count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
 TEST_P(TcpListenerTest, DestroyedWithAnAcceptInFlightItGivesEverythingBack) {
+  const uint64_t descriptors = open_descriptors();
   listener_->start(server_);
   world().turn();
   listener_.reset();
   ASSERT_TRUE(world().until([&] { return world().server().idle(); }));
+  EXPECT_EQ(open_descriptors(), descriptors - 1);
 }
 
 TEST_P(TcpListenerTest, ItsPortIsFreeAgainAtOnce) {
