@@ -92,6 +92,7 @@ void SegmentReader::done(Slot& slot) {
     target_.metrics.read_seconds.record(target_.reactor.now_ns() - slot.started_ns);
     return finish(slot, status);
   }
+  if (status.code() == Code::kInvalid) return finish(slot, status);
   target_.metrics.reads_corrupt.add();
   logf(LogLevel::kError, "flash",
        "rot: block %s rank %u on target %u slice %u segment %u page %u: %s; it is forgotten",
@@ -102,7 +103,7 @@ void SegmentReader::done(Slot& slot) {
 }
 
 Status SegmentReader::verify(const Slot& slot) const {
-  const Read& read = *slot.read;
+  Read& read = *slot.read;
   if (read.kind == Read::Kind::kExtent) {
     return check_extent(read.runs, 0, read.block, read.extent, read.attempt, read.entry);
   }
@@ -115,7 +116,7 @@ Status SegmentReader::verify(const Slot& slot) const {
     return Status::corrupt("fragment of another block");
   }
   if (header.fingerprint != read.fingerprint) {
-    return Status::corrupt("fragment of another format");
+    return Status::invalid("fragment of another format");  // the asker is wrong, not the drive
   }
   if (!read.attempt.is_none() && header.attempt != read.attempt) {
     return Status::corrupt("fragment of another attempt");
@@ -127,8 +128,10 @@ Status SegmentReader::verify(const Slot& slot) const {
   if (read.header_pages != 0 && read.header_pages != header.header_pages) {
     return Status::corrupt("fragment with another extent count");
   }
-  return check_extent(read.runs, bytes_of(header.header_pages), read.block, 0, header.attempt,
-                      table_entry(read.runs, 0));
+  VARVE_RETURN_IF_ERROR(check_extent(read.runs, bytes_of(header.header_pages), read.block, 0,
+                                     header.attempt, table_entry(read.runs, 0)));
+  read.attempt = header.attempt;
+  return {};
 }
 
 void SegmentReader::finish(Slot& slot, Status status) {
