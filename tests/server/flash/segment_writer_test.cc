@@ -1,0 +1,101 @@
+// Appends: when they count, how they are grouped, how segments follow each other.
+#include "server/flash/segment_writer.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/flash/flash_rig.h"
+
+namespace varve::flash {
+namespace {
+
+TEST(SegmentWriter, DurableWaitsForTheFlushAndCachedDoesNot) {
+  RigOptions options;
+  options.plan.volatile_cache = true;
+  Rig rig(options);
+  rig.start_and_recover();
+  TestFragment* cached = rig.append(1, 2, 6000, false);
+  ASSERT_NE(cached, nullptr);
+  const uint64_t flushes = rig.device(0).counters().flushes;
+  rig.run_until([&] { return cached->done; });
+  EXPECT_EQ(rig.device(0).counters().flushes, flushes);
+  TestFragment* durable = rig.append(2);
+  rig.run_until([&] { return durable->done; });
+  EXPECT_GT(rig.device(0).counters().flushes, flushes);
+}
+
+TEST(SegmentWriter, CachedBlocksAreFlushedWithinAboutASecond) {
+  RigOptions options;
+  options.plan.volatile_cache = true;
+  Rig rig(options);
+  rig.start_and_recover();
+  TestFragment* cached = rig.append(1, 2, 6000, false);
+  rig.run_until([&] { return cached->done; });
+  rig.settle(kLazyNs + 10 * kMillisecond);
+  rig.power_cut();
+  rig.start_and_recover();
+  EXPECT_TRUE(rig.read_back(cached->block, *cached).ok());
+}
+
+TEST(SegmentWriter, ManyAppendsShareAFlush) {
+  Rig rig({});
+  rig.start_and_recover();
+  const int64_t before = rig.metric("flushes_total");
+  for (uint64_t seed = 1; seed <= 30; ++seed)
+    ASSERT_NE(rig.append(seed, 1, 4000), nullptr);
+  rig.run_until([&] { return rig.user().known.size() == 30; });
+  EXPECT_LT(rig.metric("flushes_total") - before, 20);
+}
+
+// A fragment without its segment's header is not found again, so an append must not be acknowledged
+// before the header is on the drive too. One append on a fresh target, many orders of completion.
+TEST(SegmentWriter, DurableIncludesTheHeaderOfTheSegment) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    RigOptions options;
+    options.seed = seed;
+    options.plan.volatile_cache = true;
+    Rig rig(options);
+    rig.start_and_recover();
+    TestFragment* f = rig.append(seed, 1, 4000);
+    ASSERT_NE(f, nullptr);
+    rig.run_until([&] { return f->done; });
+    rig.power_cut();
+    rig.start_and_recover();
+    ASSERT_NE(rig.user().find(f->block), nullptr) << seed;
+  }
+}
+
+TEST(SegmentWriter, AFullSegmentIsSealedAndTheNextOneOpened) {
+  RigOptions options;
+  options.slices = 1;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    TestFragment* f = rig.append(seed, 1, 20000);
+    ASSERT_NE(f, nullptr);
+    rig.run_until([&] { return f->done; });
+  }
+  rig.settle(kSecond / 10);
+  EXPECT_GE(rig.metric("seals_total"), 1);
+  std::set<uint32_t> segments;
+  for (const auto& f : rig.appended)
+    segments.insert(f->append.place.segment);
+  EXPECT_GE(segments.size(), 2u);
+  for (const auto& f : rig.appended)
+    EXPECT_TRUE(rig.read_back(f->block, *f).ok());
+}
+
+TEST(SegmentWriter, AppendsToAFailedTargetEndUnavailable) {
+  Rig rig({});
+  rig.start_and_recover();
+  TestFragment* f = rig.append(1);
+  ASSERT_NE(f, nullptr);
+  rig.device(0).vanish();
+  rig.run_until([&] { return f->done; });
+  EXPECT_EQ(f->status.code(), Code::kUnavailable);
+  EXPECT_FALSE(rig.flash().target_ok(0));
+  EXPECT_EQ(rig.append(2), nullptr);
+  EXPECT_EQ(rig.metric("target_ok"), 0);
+}
+
+}  // namespace
+}  // namespace varve::flash

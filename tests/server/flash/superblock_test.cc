@@ -1,0 +1,201 @@
+// Opening targets: blank ones are formatted, ours are opened, everything else is refused by name
+// and not a byte of it changes.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "server/flash/flash.h"
+#include "server/flash/segment.h"
+
+namespace varve::flash {
+namespace {
+
+constexpr uint64_t kBytes = 8 * kMiB;
+
+struct World {
+  World() : platter(kBytes) {
+    options.file.path = "platter";
+    options.geometry = {2, 32};
+  }
+  Result<TargetInfo> prepare() { return prepare_platter(platter, options, node, entropy); }
+  std::vector<std::byte> copy() { return {platter.bytes().begin(), platter.bytes().end()}; }
+  void refused(Code code, const std::string& word) {
+    const std::vector<std::byte> before = copy();
+    const Result<TargetInfo> info = prepare();
+    ASSERT_FALSE(info.has_value()) << word;
+    EXPECT_EQ(info.error().code(), code) << info.error().what();
+    EXPECT_NE(std::string(info.error().what()).find(word), std::string::npos)
+        << info.error().what();
+    EXPECT_EQ(copy(), before);
+  }
+  Superblock super(uint32_t page) {
+    return load<Superblock>(platter.bytes().subspan(bytes_of(page), kPageBytes));
+  }
+  void put(uint32_t page, Superblock super) {
+    super.crc = 0;
+    super.crc = crc32c(0, bytes_view(super));
+    store(platter.bytes().subspan(bytes_of(page), kPageBytes), 0, super);
+  }
+  MemoryPlatter platter;
+  TargetOptions options;
+  SeededEntropy entropy{3};
+  std::byte node[16] = {std::byte{1}};
+};
+
+TEST(Superblock, ABlankTargetIsFormattedOnce) {
+  World world;
+  const auto first = world.prepare();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_TRUE(first->formatted_now);
+  EXPECT_EQ(first->super.boot_generation, 1u);
+  EXPECT_TRUE(geometry_of(first->super).has_value());
+  const auto second = world.prepare();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_FALSE(second->formatted_now);
+  EXPECT_EQ(second->super.boot_generation, 2u);
+  EXPECT_EQ(std::memcmp(first->super.target_uuid, second->super.target_uuid, 16), 0);
+}
+
+TEST(Superblock, TheBootGenerationRisesAtEveryStartInTurnsOfTheTwoPages) {
+  World world;
+  for (uint32_t start = 1; start <= 6; ++start) {
+    const auto info = world.prepare();
+    ASSERT_TRUE(info.has_value());
+    EXPECT_EQ(info->super.boot_generation, start);
+  }
+  EXPECT_EQ(world.super(0).write_count + world.super(1).write_count, 7u + 6u);
+}
+
+TEST(Superblock, ATornUpdateLeavesTheOtherOne) {
+  World world;
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(world.prepare().has_value());
+  const uint32_t newest = world.super(0).write_count > world.super(1).write_count ? 0 : 1;
+  world.platter.bytes()[bytes_of(newest) + 112] ^= std::byte{8};
+  const auto info = world.prepare();
+  ASSERT_TRUE(info.has_value());
+  EXPECT_EQ(info->super.boot_generation, 3u);  // the lost one was never granted from
+}
+
+TEST(Superblock, AFormatThatDidNotFinishIsDoneAgain) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  std::memset(world.platter.bytes().data() + kPageBytes, 0, kPageBytes);
+  world.platter.bytes()[100] ^= std::byte{1};
+  const auto info = world.prepare();
+  ASSERT_TRUE(info.has_value());
+  EXPECT_TRUE(info->formatted_now);
+}
+
+TEST(Superblock, ForeignDataIsRefused) {
+  World world;
+  world.platter.bytes()[5000] = std::byte{1};
+  world.refused(Code::kInvalid, "foreign");
+  world.platter.bytes()[5000] = std::byte{0};
+  world.platter.bytes()[kMiB - 1] = std::byte{1};
+  world.refused(Code::kInvalid, "foreign");
+}
+
+TEST(Superblock, DamageOfBothIsRefused) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  world.platter.bytes()[100] ^= std::byte{1};
+  world.platter.bytes()[kPageBytes + 100] ^= std::byte{1};
+  world.refused(Code::kCorrupt, "damaged");
+}
+
+TEST(Superblock, AnotherNodeIsRefused) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  world.node[3] = std::byte{9};
+  world.refused(Code::kInvalid, "another node");
+}
+
+TEST(Superblock, AnotherIndexIsRefused) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  world.options.index = 1;
+  world.refused(Code::kInvalid, "index");
+}
+
+TEST(Superblock, AnotherGeometryIsRefused) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  world.options.geometry.slices = 4;
+  world.refused(Code::kInvalid, "slices");
+  world.options.geometry = {2, 64};
+  world.refused(Code::kInvalid, "segment size");
+  world.options.geometry = {2, 0};  // whatever it was formatted with
+  EXPECT_TRUE(world.prepare().has_value());
+}
+
+TEST(Superblock, ANewerVersionIsRefusedWhateverItsChecksum) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  Superblock newer = world.super(1);
+  newer.version = 2;
+  newer.write_count += 1;
+  world.put(1, newer);
+  world.refused(Code::kUnsupported, "newer");
+}
+
+TEST(Superblock, ASmallerDeviceIsRefused) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  for (uint32_t page = 0; page < 2; ++page) {
+    Superblock super = world.super(page);
+    super.capacity_bytes += kMiB;
+    super.geometry_hash = geometry_hash(super);
+    world.put(page, super);
+  }
+  world.refused(Code::kInvalid, "smaller");
+}
+
+TEST(Superblock, SenselessGeometryWithAValidChecksumIsRefused) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  const Superblock good = world.super(0);
+  const auto with = [&](auto change) {
+    for (uint32_t page = 0; page < 2; ++page) {
+      Superblock super = good;
+      change(super);
+      super.geometry_hash = geometry_hash(super);
+      world.put(page, super);
+    }
+    return world.prepare();
+  };
+  EXPECT_FALSE(with([](Superblock& s) { s.slices = 3; }).has_value());
+  EXPECT_FALSE(with([](Superblock& s) { s.segments_per_slice = ~0u; }).has_value());
+  EXPECT_FALSE(with([](Superblock& s) { s.segments_per_slice = 60000; }).has_value());
+  EXPECT_FALSE(with([](Superblock& s) { s.checkpoint_pages = 0; }).has_value());
+  EXPECT_FALSE(with([](Superblock& s) { s.generation_count = 65; }).has_value());
+  EXPECT_TRUE(with([](Superblock&) {}).has_value());
+}
+
+TEST(Superblock, FilesAreOpenedLikePlatters) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                     ("varve_superblock_test_" + std::to_string(getpid()));
+  TargetOptions options;
+  options.file.path = path.string();
+  options.file.create_bytes = kBytes;
+  options.geometry = {2, 32};
+  SeededEntropy entropy{3};
+  const std::byte node[16] = {};
+  const auto first = prepare_target(options, node, entropy);
+  if (!first.has_value() && first.error().code() == Code::kUnsupported) {
+    std::filesystem::remove(path);
+    GTEST_SKIP() << "no O_DIRECT in the temporary folder: " << first.error().what();
+  }
+  ASSERT_TRUE(first.has_value()) << first.error().what();
+  const auto second = prepare_target(options, node, entropy);
+  ASSERT_TRUE(second.has_value()) << second.error().what();
+  EXPECT_EQ(second->super.boot_generation, 2u);
+  const std::byte other[16] = {std::byte{7}};
+  EXPECT_FALSE(prepare_target(options, other, entropy).has_value());
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace varve::flash
