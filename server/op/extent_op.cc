@@ -106,6 +106,7 @@ Status ExtentOp::check_entry() {
 
 // Starts the read whose pages this op has taken. False: the block left flash meanwhile.
 bool ExtentOp::fetch_now() {
+  if (at_.block->doomed) return false;  // what is at its place now is of another attempt
   const std::optional<Located> located = context_.index.find(at_.block->block);
   if (!located || located->state != FragmentState::kFlash) return false;
   Fetch& fetch = *at_.fetch;

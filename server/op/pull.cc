@@ -183,6 +183,10 @@ PullOp::Began PullOp::start_extent(uint32_t index, uint32_t extent) {
     launch(index, extent, *block, nullptr, false);  // there, or on its way for someone else
     return Began::kStarted;
   }
+  if (block != nullptr && block->doomed) {  // lost or replaced since: its place is another's now
+    fail_item(index, Code::kUnavailable);
+    return Began::kFailed;
+  }
   PullTable& pulls = *context_.pulls;
   if (!pulls.may_take_room(*this) || context_.fetches->available() < 2) return Began::kNoRoom;
   item.read = true;

@@ -582,6 +582,35 @@ TEST(Pull, ReadsABlockThatIsStillBeingWritten) {
   rig.expect_at_rest();
 }
 
+TEST(Pull, NeverReadsAnotherAttemptIntoABlockThatWasReplaced) {
+  Rig rig;
+  rig.push({1});
+  evict_from_dram(rig, {1});
+  rig.hold_data = true;
+  auto pull = rig.make_pull({1});
+  pull->part.extent_end = 2;
+  rig.context->options.pull_window_bytes = 70000;  // the second extent waits for the first
+  rig.start(*pull);
+  rig.settle();
+  auto whole = rig.make_pull({1});
+  rig.hold_credit = true;
+  rig.start(*whole);
+  rig.settle();
+  Catalog& catalog = rig.operations->catalog();
+  catalog.lost(rig.block(1), rig.index.find(rig.block(1))->place, flash::DropReason::kRot);
+  rig.push({1});  // a new attempt of the same block
+  evict_from_dram(rig, {1});
+  rig.hold_credit = rig.hold_data = false;
+  rig.answer_credit();
+  rig.answer_data();
+  rig.finish(*pull);
+  rig.finish(*whole);
+  EXPECT_EQ(rig.match({1}).found(), 1u) << "the new attempt is untouched";
+  rig.expect_bytes(*pull, {1});
+  rig.expect_bytes(*whole, {1});
+  rig.expect_at_rest();
+}
+
 TEST(Pull, LosesABlockThatVanishesUnderItAndDeliversTheRest) {
   Rig rig;
   rig.push({1, 2});
