@@ -1,0 +1,430 @@
+// Goal: the client with its own thread keeps its promises to callers on any thread: one descriptor for all events,
+// blocking only where it says so, nothing left behind.
+// Method: a scripted daemon in a second thread, over TCP on a free loopback port.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "client/varve.h"
+#include "tests/client/client_rig.h"
+
+namespace varve {
+namespace {
+
+constexpr Nanos kLong = 20 * kSecond;  // reached only by a failing test
+
+// The daemon and its reactor, on a thread of their own.
+class DaemonThread {
+ public:
+  explicit DaemonThread(const std::string& address = "127.0.0.1:0") {
+    auto bound = bound_.get_future();
+    thread_ = std::thread([this, address] { run(address); });
+    address_ = bound.get();
+  }
+  ~DaemonThread() {
+    call([this](ScriptedDaemon& daemon) {
+      daemon.stop();
+      poll_timer_.owner = this;
+      poll_timer_.on_fire = [](Timer& t) { static_cast<DaemonThread*>(t.owner)->stop_when_empty(); };
+      reactor_->arm(poll_timer_, 0);
+    });
+    thread_.join();
+  }
+  const std::string& address() const { return address_; }
+  // Runs on the daemon's thread; waits for it.
+  void call(const std::function<void(ScriptedDaemon&)>& body) {
+    struct Call {
+      Message message;
+      const std::function<void(ScriptedDaemon&)>* body;
+      ScriptedDaemon* daemon;
+      std::shared_ptr<std::promise<void>> done = std::make_shared<std::promise<void>>();
+    } c;
+    c.body = &body;
+    c.daemon = daemon_;
+    c.message.owner = &c;
+    c.message.deliver = [](Message& m) {
+      auto* call = static_cast<Call*>(m.owner);
+      const auto promise = call->done;  // `call` goes with its waiter
+      (*call->body)(*call->daemon);
+      promise->set_value();
+    };
+    auto done = c.done->get_future();
+    reactor_->post(c.message);
+    done.get();
+  }
+
+ private:
+  void run(const std::string& address) {
+    SystemClock clock;
+    auto fabric = make_tcp_fabric();
+    auto io = make_io_backend(IoBackendPreference::kEpoll, {});
+    VARVE_ASSERT(io.has_value());
+    Reactor reactor(clock, io->backend.get(), ReactorOptions{});
+    ScriptedDaemon::Options options;
+    options.address = address;
+    ScriptedDaemon daemon(*fabric, reactor, options);
+    reactor_ = &reactor;
+    daemon_ = &daemon;
+    bound_.set_value(daemon.address());
+    reactor.run();
+  }
+  void stop_when_empty() {
+    if (daemon_->lanes_open() == 0) return reactor_->stop();
+    reactor_->arm(poll_timer_, kMillisecond);
+  }
+  std::promise<std::string> bound_;
+  std::thread thread_;
+  std::string address_;
+  Reactor* reactor_ = nullptr;
+  ScriptedDaemon* daemon_ = nullptr;
+  Timer poll_timer_;
+};
+
+class ClientTest : public testing::Test {
+ protected:
+  static constexpr uint32_t kLayerBytes = 70000;
+  static constexpr uint32_t kLayerCount = 3;
+  static constexpr uint32_t kSlots = 16;
+
+  ClientTest() : format_(format_of(std::vector<uint32_t>(kLayerCount, kLayerBytes))) {
+    table_ = *ExtentTable::of(format_.ranks[0], 1);
+    memory_.resize(size_t{kLayerBytes} * kLayerCount * kSlots);
+  }
+  void open(const std::string& address) {
+    options_.address = address;
+    options_.reconnect_ns_min = 5 * kMillisecond;
+    options_.reconnect_ns_max = 20 * kMillisecond;
+    auto client = Client::open(options_);
+    ASSERT_TRUE(client.has_value()) << client.error().what();
+    client_ = std::move(*client);
+    region_ = *client_->register_memory(memory_.data(), memory_.size());
+    format_id_ = *client_->format(format_);
+    layout_.layers.clear();
+    for (uint32_t l = 0; l < kLayerCount; ++l) {
+      LayerLayout layer;
+      layer.region = region_;
+      layer.offset = uint64_t{l} * kLayerBytes;
+      layer.stride = uint64_t{kLayerCount} * kLayerBytes;
+      layout_.layers.push_back(layer);
+    }
+  }
+  void open_ready(const DaemonThread& daemon) {
+    open(daemon.address());
+    ASSERT_TRUE(client_->wait_ready(kLong).ok());
+  }
+  PullRequest pull_of(uint32_t first, uint32_t count) {
+    PullRequest request;
+    request.format = format_id_;
+    request.ids = ids_of(first, count);
+    for (uint32_t i = 0; i < count; ++i) request.slots.push_back(i);
+    request.layout = &layout_;
+    return request;
+  }
+  PushRequest push_of(uint32_t first, uint32_t count) {
+    PushRequest request;
+    request.format = format_id_;
+    request.ids = ids_of(first, count);
+    for (uint32_t i = 0; i < count; ++i) request.slots.push_back(i);
+    request.layout = &layout_;
+    return request;
+  }
+  MatchRequest match_of(uint32_t first, uint32_t count) {
+    MatchRequest request;
+    request.format = format_id_;
+    request.ids = ids_of(first, count);
+    request.deadline_ns = kLong;
+    return request;
+  }
+  void put(DaemonThread& daemon, uint32_t count) {
+    daemon.call([&](ScriptedDaemon& d) {
+      for (const BaseId& id : ids_of(0, count)) d.put(BlockId{id, 0}, table_);
+    });
+  }
+  bool slot_holds(uint32_t slot, uint32_t n) const {
+    for (uint32_t l = 0; l < kLayerCount; ++l) {
+      const auto expected = ScriptedDaemon::content(BlockId{id_of(n), 0}, l, kLayerBytes);
+      const std::byte* at = memory_.data() + size_t{slot * kLayerCount + l} * kLayerBytes;
+      if (std::memcmp(at, expected.data(), kLayerBytes) != 0) return false;
+    }
+    return true;
+  }
+  bool readable() const {
+    pollfd p{client_->event_fd(), POLLIN, 0};
+    return ::poll(&p, 1, 0) == 1;
+  }
+  bool wait_readable() const {
+    pollfd p{client_->event_fd(), POLLIN, 0};
+    return ::poll(&p, 1, static_cast<int>(kLong / kMillisecond)) == 1;
+  }
+
+  Format format_;
+  ExtentTable table_;
+  Layout layout_;
+  std::vector<std::byte> memory_;
+  ClientOptions options_;
+  std::unique_ptr<Client> client_;  // before the memory and the layout go
+  RegionId region_ = 0;
+  FormatId format_id_ = 0;
+};
+
+TEST_F(ClientTest, WhatIsPushedIsMatchedAndPulled) {
+  DaemonThread daemon;
+  options_.bulk_lanes = 2;
+  open_ready(daemon);
+  Random random(3);
+  for (auto& b : memory_) b = static_cast<std::byte>(random.next());
+  const auto pushed = memory_;
+  const OpId push = *client_->push(push_of(0, 8));
+  for (uint32_t l = 0; l < kLayerCount; ++l) EXPECT_TRUE(client_->push_layer(push, l).ok());
+  auto event = client_->wait(push, kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->op, push);
+  EXPECT_EQ(event->codes, std::vector<Code>(8, Code::kOk));
+  event = client_->wait(*client_->match(match_of(0, 9)), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->n_blocks, 8u);
+  std::fill(memory_.begin(), memory_.end(), std::byte{0});
+  event = client_->wait(*client_->pull(pull_of(0, 8)), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_TRUE(event->status.ok());
+  const size_t bytes = size_t{8} * kLayerCount * kLayerBytes;
+  EXPECT_EQ(std::memcmp(memory_.data(), pushed.data(), bytes), 0);
+  const ClientCounters counters = client_->counters();
+  EXPECT_EQ(counters.pushed_blocks, 8u);
+  EXPECT_EQ(counters.pulled_blocks, 8u);
+  EXPECT_EQ(counters.connects, 1u);
+}
+
+TEST_F(ClientTest, TheDescriptorIsReadableExactlyWhilePollAnswers) {
+  DaemonThread daemon;
+  put(daemon, 4);
+  open_ready(daemon);
+  EXPECT_FALSE(readable());
+  Event event;
+  EXPECT_FALSE(client_->poll(event));
+  const OpId op = *client_->pull(pull_of(0, 4));
+  uint32_t layers = 0;
+  for (bool ended = false; !ended;) {
+    ASSERT_TRUE(wait_readable());
+    ASSERT_TRUE(client_->poll(event));  // readable: there is one
+    EXPECT_EQ(event.op, op);
+    if (event.kind == Event::Kind::kLayer) {
+      EXPECT_EQ(event.layer, layers++);
+    }
+    ended = event.kind == Event::Kind::kPulled;
+  }
+  EXPECT_EQ(layers, kLayerCount);
+  EXPECT_FALSE(readable());
+  EXPECT_FALSE(client_->poll(event));
+  // Expect: the same when wait() takes what was there.
+  ASSERT_TRUE(client_->wait(*client_->pull(pull_of(0, 4)), kLong).has_value());
+  EXPECT_FALSE(readable());
+  EXPECT_FALSE(client_->poll(event));
+}
+
+TEST_F(ClientTest, WaitTakesItsOpAndLeavesTheOthers) {
+  DaemonThread daemon;
+  put(daemon, 4);
+  open_ready(daemon);
+  const OpId first = *client_->pull(pull_of(0, 2));
+  const OpId second = *client_->match(match_of(0, 4));
+  ASSERT_TRUE(client_->wait(first, kLong).has_value());
+  auto event = client_->wait(second, kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->n_blocks, 4u);
+  const OpId third = *client_->match(match_of(0, 4));
+  const OpId fourth = *client_->match(match_of(1, 3));
+  ASSERT_TRUE(client_->wait(fourth, kLong).has_value());
+  Event left;
+  ASSERT_TRUE(client_->poll(left));
+  EXPECT_EQ(left.op, third);
+}
+
+TEST_F(ClientTest, WaitSaysWhenThereIsNothingToWaitFor) {
+  DaemonThread daemon;
+  open_ready(daemon);
+  EXPECT_EQ(client_->wait(4711, kLong).error().code(), Code::kInvalid);
+  const OpId op = *client_->match(match_of(0, 1));
+  ASSERT_TRUE(client_->wait(op, kLong).has_value());
+  EXPECT_EQ(client_->wait(op, kNever).error().code(), Code::kInvalid);
+}
+
+TEST_F(ClientTest, WaitAndQuiesceTimeOut) {
+  DaemonThread daemon;
+  daemon.call([](ScriptedDaemon& d) {
+    d.hook = [](const auto& r) { return r.type == Type::kMatch || r.type == Type::kPull; };
+  });
+  open_ready(daemon);
+  const OpId match = *client_->match(match_of(0, 1));
+  EXPECT_EQ(client_->wait(match, kMillisecond).error().code(), Code::kTimedOut);
+  EXPECT_TRUE(client_->quiesce(match, kLong).ok());
+  const OpId pull = *client_->pull(pull_of(0, 2));
+  for (bool asked = false; !asked;) {
+    daemon.call([&](ScriptedDaemon& d) { asked = d.count(Type::kPull) == 1; });
+  }
+  EXPECT_TRUE(client_->quiesce(pull, kLong).ok());  // by CANCEL and FENCED
+  auto event = client_->wait(pull, 0);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->status.code(), Code::kCancelled);
+  EXPECT_TRUE(client_->quiesce(4711, kLong).ok());
+  daemon.call([](ScriptedDaemon& d) { EXPECT_EQ(d.count(Type::kCancel), 1u); });
+}
+
+TEST_F(ClientTest, AfterQuiesceNothingTouchesTheMemory) {
+  DaemonThread daemon;
+  put(daemon, kSlots);
+  options_.bulk_lanes = 3;
+  open_ready(daemon);
+  for (uint32_t round = 0; round < 30; ++round) {
+    const OpId op = *client_->pull(pull_of(0, kSlots));
+    // Rounds end at different places: in the queue, in the middle, done.
+    for (uint32_t i = 0; i < round % 3; ++i) {
+      ASSERT_TRUE(wait_readable());
+      Event event;
+      ASSERT_TRUE(client_->poll(event));
+    }
+    ASSERT_TRUE(client_->quiesce(op, kLong).ok());
+    std::fill(memory_.begin(), memory_.end(), std::byte{0x5A});
+    // A match behind it: whatever was under way for the pull has come by then, on the urgent lane at least.
+    ASSERT_TRUE(client_->wait(*client_->match(match_of(0, 1)), kLong).has_value());
+    for (const std::byte b : memory_) ASSERT_EQ(b, std::byte{0x5A});
+    Event event;
+    while (client_->poll(event)) {
+    }
+  }
+}
+
+TEST_F(ClientTest, ARequestThatIsWrongEndsInItsEvent) {
+  DaemonThread daemon;
+  open_ready(daemon);
+  PullRequest pull = pull_of(0, 2);
+  pull.slots[0] = kSlots;
+  pull.tag = 8;
+  auto event = client_->wait(*client_->pull(pull), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->kind, Event::Kind::kPulled);
+  EXPECT_EQ(event->status.code(), Code::kInvalid);
+  EXPECT_EQ(event->tag, 8u);
+  PushRequest push = push_of(0, 1);
+  push.rank = 9;
+  event = client_->wait(*client_->push(push), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->kind, Event::Kind::kPushed);
+  EXPECT_EQ(event->status.code(), Code::kInvalid);
+  const OpId op = *client_->push(push_of(0, 1));
+  EXPECT_TRUE(client_->push_layer(op, 99).ok());
+  event = client_->wait(op, kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->status.code(), Code::kCancelled);
+}
+
+TEST_F(ClientTest, OptionsThatCannotWorkAreRefusedAtOpen) {
+  ClientOptions options;
+  options.bulk_lanes = 9;
+  EXPECT_EQ(Client::open(options).error().code(), Code::kInvalid);
+}
+
+TEST_F(ClientTest, TheDestructorEndsWhatIsInFlight) {
+  DaemonThread daemon;
+  daemon.call([](ScriptedDaemon& d) {
+    d.hook = [](const auto& r) { return r.type != Type::kHello && r.type != Type::kFormat; };
+  });
+  open_ready(daemon);
+  for (uint32_t i = 0; i < 5; ++i) {
+    ASSERT_TRUE(client_->match(match_of(0, 1)).has_value());
+    ASSERT_TRUE(client_->pull(pull_of(0, 2)).has_value());
+    ASSERT_TRUE(client_->push(push_of(0, 2)).has_value());
+  }
+  SystemClock clock;
+  const Nanos from = clock.now_ns();
+  client_.reset();
+  EXPECT_LT(clock.now_ns() - from, options_.fence_ns_max + kSecond);
+}
+
+TEST_F(ClientTest, ADaemonThatIsDownIsAnErrorOfTheOpAndComesBackLater) {
+  std::string address;
+  { address = DaemonThread().address(); }
+  open(address);
+  auto event = client_->wait(*client_->match(match_of(0, 1)), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->status.code(), Code::kUnavailable) << event->status.what();
+  EXPECT_EQ(event->n_blocks, 0u);
+  event = client_->wait(*client_->pull(pull_of(0, 1)), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->status.code(), Code::kUnavailable) << event->status.what();
+  EXPECT_EQ(client_->wait_ready(kMillisecond).code(), Code::kUnavailable);
+  DaemonThread daemon(address);
+  EXPECT_TRUE(client_->wait_ready(kLong).ok());
+  EXPECT_EQ(client_->state(), SessionState::kReady);
+}
+
+TEST_F(ClientTest, ARestartedDaemonIsFoundAgain) {
+  auto daemon = std::make_unique<DaemonThread>();
+  put(*daemon, 2);
+  open_ready(*daemon);
+  const std::string address = daemon->address();
+  ASSERT_TRUE(client_->wait(*client_->pull(pull_of(0, 2)), kLong).has_value());
+  daemon.reset();
+  daemon = std::make_unique<DaemonThread>(address);
+  put(*daemon, 2);
+  Event event;
+  do {
+    auto pulled = client_->wait(*client_->pull(pull_of(0, 2)), kLong);
+    ASSERT_TRUE(pulled.has_value());
+    event = *pulled;
+    EXPECT_TRUE(event.status.ok() || event.status.code() == Code::kUnavailable);
+  } while (!event.status.ok());
+  EXPECT_TRUE(slot_holds(0, 0) && slot_holds(1, 1));
+  EXPECT_EQ(client_->counters().disconnects, 1u);
+}
+
+TEST_F(ClientTest, ManyThreadsShareOneClient) {
+  DaemonThread daemon;
+  put(daemon, kSlots);
+  options_.bulk_lanes = 2;
+  open_ready(daemon);
+  std::atomic<uint32_t> good{0};
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint32_t i = 0; i < 20; ++i) {
+        PullRequest request = pull_of(t, 1);
+        request.slots = {t};
+        auto op = client_->pull(request);
+        if (!op.has_value()) continue;
+        auto event = client_->wait(*op, kLong);
+        if (event.has_value() && event->op == *op && event->status.ok()) ++good;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(good.load(), 80u);
+  for (uint32_t t = 0; t < 4; ++t) EXPECT_TRUE(slot_holds(t, t));
+}
+
+// After fork the child has no client thread; letting go of the client there must neither hang nor touch the parent's.
+TEST_F(ClientTest, AForkedChildMayDropItsCopy) {
+  DaemonThread daemon;
+  put(daemon, 1);
+  open_ready(daemon);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    client_.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  auto event = client_->wait(*client_->pull(pull_of(0, 1)), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_TRUE(event->status.ok());
+}
+
+}  // namespace
+}  // namespace varve
