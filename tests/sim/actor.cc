@@ -362,8 +362,6 @@ uint32_t Actor::format_of(const BlockId& block) const {
   world_.fail("a block of no document");
 }
 
-void Actor::cut() { world_.fabric().break_client(reactor_); }
-
 void Actor::close() {
   closing_ = true;
   core_->close();

@@ -37,7 +37,6 @@ class Actor {
   bool idle() const { return step_ == Step::kIdle; }
   void close();
   bool closed() const;
-  void cut();  // breaks this client's lanes
   const ActorStats& stats() const { return stats_; }
 
   // A direct pull of one block, for the final audit; answered by audit_code() once audit_done().

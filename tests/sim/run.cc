@@ -84,7 +84,8 @@ class Run {
     const Nanos until = world_.now_ns() + duration;
     while (world_.now_ns() < until) {
       turn_for(std::min<Nanos>(5 * kMillisecond, until - world_.now_ns()));
-      if (setup_.chance(5)) actors_[setup_.below(actors_.size())]->cut();
+      if (setup_.chance(8)) world_.note(world_.fabric().break_one());
+      if (setup_.chance(2)) world_.note(world_.fabric().silence_one());
     }
     result_.evicted_blocks += static_cast<uint64_t>(world_.metric_sum("varve_evicted_blocks_total"));
     lost_writes_ += static_cast<uint64_t>(world_.metric_sum("varve_push_lost_writes_total"));

@@ -15,7 +15,7 @@ World::World(uint64_t seed, const NodeOptions& options)
       options_(options),
       random_(seed * 0x9E3779B97F4A7C15ull + 1),
       entropy_(seed ^ 0x5EED),
-      fabric_(std::make_unique<SimFabric>(clock_, seed ^ 0xFAB)),
+      fabric_(std::make_unique<SimFabric>(seed ^ 0xFAB)),
       env_{clock_, entropy_, *fabric_} {
   for (uint32_t t = 0; t < options.targets; ++t) {
     platters_.push_back(std::make_unique<MemoryPlatter>(options.target_bytes));
@@ -114,7 +114,11 @@ void World::kill() {
   VARVE_ASSERT(alive());
   note(0xDEAD);
   for (FaultDevice* device : life_->devices) device->crash();
-  fabric_->abandon(kAddress);
+  abandon(random_.chance(800) ? SimFabric::Death::kReset : SimFabric::Death::kSilent);
+}
+
+void World::abandon(SimFabric::Death death) {
+  for (const auto& reactor : life_->reactors) fabric_->kill(*reactor, death);
   static_cast<void>(life_.release());
 }
 
@@ -135,8 +139,7 @@ void World::stop_drained() {
   VARVE_ASSERT(alive() && drained());
   note(0x5709);
   for (FaultDevice* device : life_->devices) device->crash();  // after a drain nothing is volatile
-  fabric_->abandon(kAddress);
-  static_cast<void>(life_.release());
+  abandon(SimFabric::Death::kReset);
 }
 
 bool World::step(Nanos until_ns) {

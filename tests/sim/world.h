@@ -79,6 +79,7 @@ class World {
     std::vector<FaultDevice*> devices;
     std::unique_ptr<SessionTable> sessions;
   };
+  void abandon(SimFabric::Death death);
   Status boot_shard(Life& life, uint32_t shard, const std::vector<flash::TargetInfo>& targets);
 
   uint64_t seed_;
