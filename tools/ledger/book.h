@@ -1,0 +1,100 @@
+// Book: the accounts of one data folder, what was promised for each block and what became of it.
+//
+// Pure, no clock, no client: the load writes down what it began, handed over and was acknowledged;
+// the audit says what it found; the book answers which of the six classes that is. Callers on
+// several threads share it under their own lock.
+// Invariants:
+//   B1 a block's bytes are accepted only from a writer that handed over its last layer (I2, I3).
+//   B2 a loss is reported once; from then on the block counts as absent until it is acknowledged
+//      again or found again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/ledger/content.h"
+
+namespace varve::ledger {
+
+enum class Class : uint8_t {
+  kIntact,   // acknowledged, and there
+  kEvicted,  // acknowledged, gone, and the daemon had no room to keep everything
+  kRevived,  // written off as gone, and there again: legal (I10)
+  kLost,     // durable, gone, and nothing was evicted: a broken promise (I10)
+  kCorrupt,  // delivered as good, but nobody's bytes: a broken promise (I1)
+  kPhantom,  // delivered, but its writer never finished, or there was none: a broken promise (I2)
+};
+inline constexpr uint32_t kClassCount = 6;
+const char* class_name(Class c);
+
+// May the daemon have evicted? When it may, a missing block proves nothing.
+enum class Room : uint8_t { kRoomy, kTight };
+
+struct Tally {
+  std::array<uint64_t, kClassCount> classes{};
+  uint64_t cached_lost = 0;   // acknowledged as cached only and gone: legal
+  uint64_t partial_gone = 0;  // durable, but a sibling rank never was: may be dropped
+  uint64_t unanswered = 0;    // found; its acknowledgement never arrived: legal
+  uint64_t of(Class c) const { return classes[static_cast<uint32_t>(c)]; }
+  uint64_t violations() const;
+  void merge(const Tally& other);
+};
+
+class Book {
+ public:
+  // ---- written by the load
+  void declare(const BaseId& base, uint32_t rank_count);
+  // A new writer for the block; nothing of it may ever be seen before finish().
+  void begin(const BlockId& block, Salt salt);
+  // Its last layer is about to be handed over: from now on its bytes may be committed.
+  void finish(const BlockId& block, Salt salt);
+  // It handed over its last layer, but its reservation had not been granted: nobody took the bytes.
+  void retract(const BlockId& block, Salt salt);
+  void acknowledge(const BlockId& block, bool durable);
+
+  // ---- asked by load and audit
+  bool durable(const BlockId& block) const;
+  // Every rank of it is durable: nothing allows the daemon to drop it but eviction.
+  bool must_keep(const BaseId& base) const;
+  // Some rank of it may have been committed; the rest of the world must be absent.
+  bool may_exist(const BlockId& block) const;
+
+  // ---- told by pulls; `during_load` judges bytes only, an absence proves nothing then
+  // The bytes that a pull delivered as good; null = no writer's bytes.
+  std::optional<Class> found(const BlockId& block, std::optional<Salt> writer);
+  void judge_bytes(const BlockId& block, std::optional<Salt> writer);
+  // These ranks of the base id are gone; all in one call, because what one rank was promised
+  // depends on its siblings.
+  void missing(const BaseId& base, const std::vector<uint32_t>& ranks, Room room);
+  // A durable block whose reservation was granted again is gone as well.
+  void granted_again(const BlockId& block, Room room);
+
+  const Tally& tally() const { return tally_; }
+  const std::vector<std::string>& findings() const { return findings_; }
+  uint64_t blocks_acknowledged() const;
+
+ private:
+  static constexpr size_t kFindingsMax = 50;  // more of the same helps nobody
+  struct Page {
+    std::set<Salt> begun;     // never finished
+    std::set<Salt> finished;  // may be committed
+    bool acknowledged = false;
+    bool durable = false;
+    bool written_off = false;  // evicted, lost or cached lost
+  };
+  std::optional<Class> bytes_class(const BlockId& block, std::optional<Salt> writer) const;
+  void count(const BlockId& block, Class c);
+  void write_off(Page& page);
+
+  std::map<BlockId, Page> pages_;
+  std::map<BaseId, uint32_t> rank_counts_;
+  Tally tally_;
+  std::vector<std::string> findings_;
+};
+
+}  // namespace varve::ledger

@@ -1,0 +1,228 @@
+// ledger: one loop after the other; a violation ends the run and keeps the data folder.
+#include "tools/ledger/ledger.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+namespace varve::ledger {
+
+namespace {
+
+constexpr Nanos kReadyTimeout = 30 * kSecond;
+constexpr Nanos kRecoverTimeout = 30 * kSecond;
+constexpr Nanos kStopTimeout = 20 * kSecond;  // above the daemon's own bound of a drain
+constexpr uint32_t kProgressEvery = 10;
+
+std::string text_of(const Status& status) {
+  return std::string(status.what()) + " (" + code_name(status.code()) + ")";
+}
+
+}  // namespace
+
+bool Ledger::failed() const {
+  return !totals_.problems.empty() || totals_.tally.violations() > 0 ||
+         (world_ && world_->book.tally().violations() > 0);
+}
+
+bool Ledger::clean() const {
+  return !failed();
+}
+
+void Ledger::problem(const LoopPlan& plan, const std::string& text) {
+  totals_.problems.push_back("loop " + std::to_string(plan.loop) + ": " + text);
+}
+
+void Ledger::run() {
+  LoopPlan plan;
+  for (uint32_t loop = 0; loop < options_.loops && !failed(); ++loop) {
+    plan = plan_loop(options_.seed, loop);
+    if (plan.first_of_folder) {
+      if (world_ && !closing_audit()) break;
+      close_folder();
+      open_folder(plan);
+    }
+    if (!start(plan) || !settle(plan, plan.audited) || failed()) break;
+    load(plan);
+    ++totals_.loops;
+    if ((loop + 1) % kProgressEvery == 0 || loop + 1 == options_.loops) progress(loop + 1);
+  }
+  if (world_ && !failed()) closing_audit();
+  if (daemon_) daemon_->kill_now();
+  daemon_.reset();
+  close_folder();
+}
+
+void Ledger::open_folder(const LoopPlan& plan) {
+  folder_ = options_.data_dir + "/folder-" + std::to_string(plan.folder.number);
+  log_path_ = folder_ + ".log";
+  std::filesystem::remove_all(folder_);
+  std::filesystem::remove(log_path_);
+  std::filesystem::create_directories(options_.data_dir);
+  world_ = std::make_unique<World>();
+  world_->room = plan.folder.room;
+  world_->kinds = make_kinds(plan.folder.number, plan.folder.scale);
+  ids_known_ = false;
+  if (auditor_) return;  // the memory of the seats depends on shapes only, which are the same
+  auditor_ = std::make_unique<Seat>(world_->kinds);
+  for (uint32_t i = 0; i < kLoadThreads; ++i)
+    seats_.push_back(std::make_unique<Seat>(world_->kinds));
+}
+
+// Adds the folder's accounts up; what a violation needs is kept.
+void Ledger::close_folder() {
+  if (!world_) return;
+  daemon_.reset();
+  const bool keep = failed();
+  totals_.tally.merge(world_->book.tally());
+  for (const std::string& finding : world_->book.findings())
+    totals_.problems.push_back(finding);
+  world_.reset();
+  if (keep) return;
+  std::filesystem::remove_all(folder_);
+  std::filesystem::remove(log_path_);
+}
+
+bool Ledger::start(const LoopPlan& plan) {
+  if (shards_before_ != 0 && shards_before_ != plan.shards && !plan.first_of_folder)
+    ++totals_.shards_changed;
+  shards_before_ = plan.shards;
+  const auto arguments = daemon_arguments(plan, folder_, options_.mutant);
+  daemon_ = std::make_unique<Daemon>(DaemonOptions{options_.varved, arguments, log_path_});
+  Status status = daemon_->start();
+  ++totals_.lives;
+  if (status.ok() && !plan.first_of_folder &&
+      plan_loop(options_.seed, plan.loop - 1).ending == Ending::kKillTwice) {
+    // The last life was cut short while this folder was being read: cut this one as well.
+    const uint32_t after = plan_loop(options_.seed, plan.loop - 1).second_kill_us;
+    std::this_thread::sleep_for(std::chrono::microseconds(after));
+    if (!daemon_->running()) {
+      problem(plan, "varved ended by itself while it started: " + daemon_->ending());
+      return false;
+    }
+    daemon_->kill_now();
+    ++totals_.kills;
+    daemon_ = std::make_unique<Daemon>(DaemonOptions{options_.varved, arguments, log_path_});
+    status = daemon_->start();
+    ++totals_.lives;
+  }
+  if (status.ok()) status = daemon_->wait_ready(kReadyTimeout);
+  if (status.ok()) return true;
+  problem(plan, text_of(status) + " " + daemon_->ending());
+  return false;
+}
+
+// Connects, waits for the recovery and audits, or leaves both to a later loop.
+bool Ledger::settle(const LoopPlan& plan, bool audit) {
+  Status status = auditor_->connect(daemon_->address(), world_->kinds);
+  if (status.ok() && !ids_known_) {
+    status = make_ids(auditor_->client(), world_->kinds);
+    ids_known_ = status.ok();
+    for (const Kind& kind : world_->kinds) {
+      for (const BaseId& id : kind.ids)
+        world_->book.declare(id, kind.format.rank_count());
+    }
+  }
+  if (status.ok() && audit) {
+    status = wait_recovered(*auditor_, *world_, kRecoverTimeout);
+    if (status.ok()) {
+      note_metrics();
+      Audit look(*world_, *auditor_);
+      status = look.run();
+      totals_.audit.merge(look.counts());
+      ++totals_.audits;
+      const AuditCounts& counts = look.counts();
+      if (counts.broken_hits + counts.broken_misses > 0) {
+        problem(plan, "match and pull disagree " +
+                          std::to_string(counts.broken_hits + counts.broken_misses) +
+                          " times, first " + counts.first_broken);
+      }
+    }
+  }
+  auditor_->disconnect();
+  if (!status.ok()) problem(plan, "the daemon cannot be asked: " + text_of(status));
+  if (!daemon_->running()) problem(plan, "varved ended by itself: " + daemon_->ending());
+  return status.ok();
+}
+
+void Ledger::load(const LoopPlan& plan) {
+  std::vector<std::unique_ptr<Load>> loads;
+  std::vector<std::thread> threads;
+  std::atomic<bool> stop{false};
+  for (uint32_t i = 0; i < kLoadThreads; ++i) {
+    const Status status = seats_[i]->connect(daemon_->address(), world_->kinds);
+    if (!status.ok()) problem(plan, "a load cannot connect: " + text_of(status));
+    LoadOptions options;
+    options.seed = plan.seed + i;
+    options.audited = plan.audited;
+    loads.push_back(std::make_unique<Load>(*world_, *seats_[i], options));
+  }
+  if (!failed()) {
+    for (auto& one : loads)
+      threads.emplace_back([&stop, &one] { one->run(stop); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(plan.load_ms));
+  }
+  // The stroke falls while the threads are at it; only then are they told.
+  if (!daemon_->running()) problem(plan, "varved ended by itself: " + daemon_->ending());
+  end(plan);
+  stop = true;
+  for (std::thread& thread : threads)
+    thread.join();
+  for (uint32_t i = 0; i < kLoadThreads; ++i) {
+    seats_[i]->disconnect();
+    const LoadCounts& counts = loads[i]->counts();
+    totals_.load.merge(counts);
+    if (counts.hung > 0) problem(plan, "an op never ended (" + std::to_string(counts.hung) + ")");
+    if (counts.broken_hits > 0)
+      problem(plan, "a leased hit was not delivered: " + counts.broken_hit);
+  }
+}
+
+void Ledger::end(const LoopPlan& plan) {
+  if (plan.ending == Ending::kStop) {
+    const Status stopped = daemon_->stop(kStopTimeout);
+    if (!stopped.ok()) problem(plan, text_of(stopped));
+    if (stopped.ok() && daemon_->ending() != "exit 0")
+      problem(plan, "a graceful stop ended with " + daemon_->ending());
+    ++totals_.stops;
+  } else {
+    daemon_->kill_now();
+    ++totals_.kills;
+  }
+  const std::string complaint = complaint_in(read_text(log_path_));
+  if (!complaint.empty()) problem(plan, "varved complained: " + complaint);
+}
+
+// What the last kill of a folder did is seen by one more life.
+bool Ledger::closing_audit() {
+  LoopPlan plan = plan_loop(options_.seed, static_cast<uint32_t>(totals_.loops) - 1);
+  plan.first_of_folder = false;
+  const bool good = start(plan) && settle(plan, true) && !failed();
+  daemon_->kill_now();
+  return good;
+}
+
+// The daemon's own numbers, as far as its file has them: it is rewritten every second.
+void Ledger::note_metrics() {
+  auto sums = metric_sums(read_text(folder_ + "/metrics.prom"));
+  totals_.recovered_blocks += static_cast<uint64_t>(sums["varve_flash_recovered_total"]);
+  totals_.dropped_fragments += static_cast<uint64_t>(sums["varve_flash_dropped_total"]);
+  totals_.evicted_blocks += static_cast<uint64_t>(sums["varve_evicted_blocks_total"]);
+}
+
+void Ledger::progress(uint32_t loops) const {
+  Tally tally = totals_.tally;
+  tally.merge(world_->book.tally());
+  std::printf(
+      "loop %u of %u: %llu durable acks, %llu intact, %llu evicted, %llu cached lost, "
+      "%llu violations\n",
+      loops, options_.loops, static_cast<unsigned long long>(totals_.load.acks_durable),
+      static_cast<unsigned long long>(tally.of(Class::kIntact)),
+      static_cast<unsigned long long>(tally.of(Class::kEvicted)),
+      static_cast<unsigned long long>(tally.cached_lost),
+      static_cast<unsigned long long>(tally.violations()));
+  std::fflush(stdout);
+}
+
+}  // namespace varve::ledger

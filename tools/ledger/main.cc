@@ -1,0 +1,63 @@
+// varve_ledger: the crash ledger's command line.
+//
+//   varve_ledger --loops 100 [--seed 1] [--mutant] [--json FILE] [--varved PATH] [--data DIR]
+//
+// Exit 0: every promise was kept (with --mutant: the planted fault was seen), 1: not, 2: usage.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "tools/ledger/ledger.h"
+
+namespace {
+
+using namespace varve::ledger;
+
+int report(const LedgerOptions& options, const Ledger& ledger, const std::string& json_path) {
+  const LedgerTotals& totals = ledger.totals();
+  std::fputs(report_text(options, totals).c_str(), stdout);
+  if (!json_path.empty()) {
+    std::ofstream file(json_path);
+    file << report_json(options, totals);
+    if (!file.flush()) std::fprintf(stderr, "varve_ledger: cannot write %s\n", json_path.c_str());
+  }
+  if (!totals.problems.empty()) {
+    std::printf("kept: %s and %s.log\n", ledger.folder().c_str(), ledger.folder().c_str());
+  }
+  std::printf("repeat: tools/dev ledger --loops %u --seed %llu%s\n", options.loops,
+              static_cast<unsigned long long>(options.seed), options.mutant ? " --mutant" : "");
+  return passed(options, totals) ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Kills varved at random points under load and accounts for every acknowledged block."};
+  LedgerOptions options;
+  std::string json_path;
+  app.add_option("--loops", options.loops, "kills of the daemon [100]")
+      ->check(CLI::Range(1u, 1000000u));
+  app.add_option("--seed", options.seed, "of every choice [1]");
+  app.add_option("--varved", options.varved, "the daemon [beside this program]");
+  app.add_option("--data", options.data_dir, "scratch folder [build/ledger]");
+  app.add_option("--json", json_path, "write the report here as well");
+  app.add_flag("--mutant", options.mutant,
+               "the daemon acknowledges before its flush; must be seen");
+  CLI11_PARSE(app, argc, argv);
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (options.varved.empty()) options.varved = (self.parent_path() / "varved").string();
+  if (options.data_dir.empty()) options.data_dir = "build/ledger";
+  if (::access(options.varved.c_str(), X_OK) != 0) {
+    std::fprintf(stderr, "varve_ledger: %s is no program; build varved or give --varved\n",
+                 options.varved.c_str());
+    return 2;
+  }
+  Ledger ledger(options);
+  ledger.run();
+  return report(options, ledger, json_path);
+}

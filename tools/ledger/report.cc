@@ -1,0 +1,108 @@
+// The report of a run: the six classes first, then what shaped them.
+#include <nlohmann/json.hpp>
+
+#include "tools/ledger/ledger.h"
+
+namespace varve::ledger {
+
+namespace {
+
+struct Row {
+  const char* name;
+  uint64_t value;
+  const char* meaning;
+};
+
+std::vector<Row> class_rows(const LedgerTotals& t) {
+  const Tally& y = t.tally;
+  return {
+      {"intact", y.of(Class::kIntact), "acknowledged and there, every byte, over all audits"},
+      {"evicted", y.of(Class::kEvicted), "gone from a folder that is too small for all"},
+      {"revived", y.of(Class::kRevived), "written off and there again (legal)"},
+      {"lost", y.of(Class::kLost), "durable and gone: must be 0"},
+      {"corrupt", y.of(Class::kCorrupt), "delivered as good but wrong: must be 0"},
+      {"phantom", y.of(Class::kPhantom), "delivered but never committed: must be 0"},
+  };
+}
+
+std::vector<Row> count_rows(const LedgerTotals& t) {
+  return {
+      {"cached_lost", t.tally.cached_lost, "acknowledged as cached and gone (legal)"},
+      {"partial_gone", t.tally.partial_gone, "durable, but a sibling rank never was (legal)"},
+      {"unanswered_found", t.tally.unanswered, "there, though its answer was cut off (legal)"},
+      {"loops", t.loops, ""},
+      {"lives", t.lives, "starts of varved"},
+      {"kills", t.kills, ""},
+      {"graceful_stops", t.stops, ""},
+      {"shard_counts_changed", t.shards_changed, "between two lives of a folder"},
+      {"audits", t.audits, ""},
+      {"blocks_audited", t.audit.blocks_asked, ""},
+      {"broken_hits", t.audit.broken_hits + t.load.broken_hits, "must be 0"},
+      {"broken_misses", t.audit.broken_misses, "must be 0"},
+      {"pushes", t.load.pushes, ""},
+      {"blocks_granted", t.load.blocks_granted, ""},
+      {"blocks_existing", t.load.blocks_existing, ""},
+      {"durable_acks", t.load.acks_durable, ""},
+      {"cached_acks", t.load.acks_cached, ""},
+      {"pulls", t.load.pulls, "during load"},
+      {"blocks_pulled", t.load.blocks_pulled, "during load, every byte checked"},
+      {"cancels", t.load.cancels, ""},
+      {"hung_ops", t.load.hung, "must be 0"},
+      {"recovered_blocks", t.recovered_blocks, "as varved counts them, over audited lives"},
+      {"dropped_fragments", t.dropped_fragments, "torn and other, as varved counts them"},
+  };
+}
+
+std::string line_of(const Row& row) {
+  std::string line = std::string("  ") + row.name;
+  line.resize(std::max<size_t>(line.size() + 1, 24), ' ');
+  const std::string number = std::to_string(row.value);
+  line += std::string(number.size() < 10 ? 10 - number.size() : 0, ' ') + number;
+  return line + (row.meaning[0] != '\0' ? std::string("  ") + row.meaning : "") + "\n";
+}
+
+}  // namespace
+
+bool passed(const LedgerOptions& options, const LedgerTotals& totals) {
+  const Tally& tally = totals.tally;
+  if (!options.mutant) return totals.problems.empty() && tally.violations() == 0;
+  // The mutant must be seen as what it is: durable blocks gone, nothing wrong or invented.
+  return tally.of(Class::kLost) > 0 && tally.of(Class::kCorrupt) == 0 &&
+         tally.of(Class::kPhantom) == 0;
+}
+
+std::string report_text(const LedgerOptions& options, const LedgerTotals& totals) {
+  std::string out = "the crash ledger: " + std::to_string(totals.loops) + " loops, seed " +
+                    std::to_string(options.seed) + "\n";
+  for (const Row& row : class_rows(totals))
+    out += line_of(row);
+  out += "counts\n";
+  for (const Row& row : count_rows(totals))
+    out += line_of(row);
+  for (const std::string& problem : totals.problems)
+    out += "problem: " + problem + "\n";
+  const bool good = passed(options, totals);
+  if (options.mutant) {
+    out += good ? "ledger: the planted ack before flush was caught after " +
+                      std::to_string(totals.loops) + " loops\n"
+                : "ledger: THE PLANTED FAULT WENT UNSEEN\n";
+  } else {
+    out += good ? "ledger: ok\n" : "ledger: FAILED\n";
+  }
+  return out;
+}
+
+std::string report_json(const LedgerOptions& options, const LedgerTotals& totals) {
+  nlohmann::json out;
+  out["seed"] = options.seed;
+  out["mutant"] = options.mutant;
+  out["passed"] = passed(options, totals);
+  for (const Row& row : class_rows(totals))
+    out["classes"][row.name] = row.value;
+  for (const Row& row : count_rows(totals))
+    out["counts"][row.name] = row.value;
+  out["problems"] = totals.problems;
+  return out.dump(2) + "\n";
+}
+
+}  // namespace varve::ledger
