@@ -24,13 +24,24 @@ wire::TierKind tier_of(const OpContext& context, uint32_t base_slot) {
   return in_dram ? wire::TierKind::kDram : wire::TierKind::kFlash;
 }
 
+// The ids of this part, side by side: as they came when they are all of the request, else gathered.
+std::span<const BaseId> ids_of(const MatchPart& part, BaseId* gathered) {
+  const RequestIds& request = *part.request;
+  const uint32_t count = part.end - part.begin;
+  if (count == request.count) return std::span<const BaseId>(request.ids, count);
+  for (uint32_t i = 0; i < count; ++i) {
+    gathered[i] = request.ids[request.positions[part.begin + i]];
+  }
+  return std::span<const BaseId>(gathered, count);
+}
+
 }  // namespace
 
 void match_prefix(OpContext& context, MatchPart& part) {
   VARVE_ASSERT(part.begin <= part.end && part.end <= part.request->count, part.begin, part.end);
   const uint32_t count = part.end - part.begin;
-  const std::span<const BaseId> ids(part.request->ids + part.begin, count);
   const std::span<const uint16_t> positions(part.request->positions + part.begin, count);
+  const std::span<const BaseId> ids = ids_of(part, context.gathered.data());
   const uint32_t found = context.index.match(ids, part.rank_count);
   OpMetrics& metrics = context.metrics;
   uint32_t base_slots[wire::kIdsMax];

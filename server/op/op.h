@@ -18,6 +18,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "common/metrics/metrics.h"
 #include "common/reactor/reactor.h"
@@ -80,6 +81,7 @@ struct OpContext {
   EvictOp* evict = nullptr;
   bool draining = false;
   uint64_t attempts = 0;  // granted since the start: the counter of the last attempt
+  std::vector<BaseId> gathered;  // match: the ids of one part side by side
 };
 
 // Posts a part back to its session (O1). The part is gone after this call.

@@ -29,7 +29,8 @@ struct SessionFormat {
   std::vector<ExtentTable> tables;  // per rank
 };
 
-// Ids of one request, grouped by home shard: positions[begin, end) of a part are its own.
+// Ids of one request as they came, ids[position], and their positions grouped by home shard, rising
+// inside each group: positions[begin, end) of a part are its own.
 struct RequestIds {
   BaseId ids[wire::kIdsMax];
   uint16_t positions[wire::kIdsMax];

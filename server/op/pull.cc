@@ -404,7 +404,7 @@ const char* PullOp::where() const {
 }
 
 BlockId PullOp::block_id(uint32_t item) const {
-  return BlockId{.base = part_->request->ids[part_->begin + item], .rank = part_->rank};
+  return BlockId{.base = part_->request->ids[position(item)], .rank = part_->rank};
 }
 
 uint32_t PullOp::position(uint32_t item) const {

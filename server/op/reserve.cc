@@ -146,19 +146,15 @@ void reserve_blocks(OpContext& context, ReservePart& part) {
   }
   const RequestIds& request = *part.request;
   VARVE_ASSERT(part.begin <= part.end && part.end <= request.count, part.begin, part.end);
-  // The parent of a position is the id before it, which may belong to another home.
-  uint16_t at[wire::kIdsMax];
-  for (uint32_t i = 0; i < request.count; ++i) {
-    VARVE_ASSERT(request.positions[i] < request.count, request.positions[i]);
-    at[request.positions[i]] = static_cast<uint16_t>(i);
-  }
   const ExtentTable& table = part.format->tables[part.rank];
   Reserve reserve{.context = context, .part = part, .table = table};
   reserve.pages = flash::fragment_pages_of(table);
   for (uint32_t i = part.begin; i < part.end; ++i) {
     const uint16_t position = request.positions[i];
-    const BaseId& parent = position == 0 ? part.parent : request.ids[at[position - 1]];
-    answer_one(reserve, request.ids[i], parent, &part.loans[position]);
+    VARVE_ASSERT(position < request.count, position, request.count);
+    // The parent is the id before it, which may belong to another home.
+    const BaseId& parent = position == 0 ? part.parent : request.ids[position - 1];
+    answer_one(reserve, request.ids[position], parent, &part.loans[position]);
   }
   part_back(part, Status());
 }

@@ -136,7 +136,8 @@ void ShardImpl::adopt(std::unique_ptr<flash::Flash> flash) {
                                                    .eviction = *eviction_,
                                                    .admission = *admission_,
                                                    .options = op_options(),
-                                                   .metrics = {}});
+                                                   .metrics = {},
+                                                   .gathered = {}});
   operations_ = std::make_unique<Operations>(*context_);
   register_metrics();
 }

@@ -11,6 +11,71 @@
 namespace varve {
 namespace {
 
+// Of the ids 0 .. 5 this home has the odd positions; the even ones are another's.
+TEST(Operations, AnswersByPositionWhereARequestIsSplitOverHomes) {
+  Rig rig;
+  rig.push({1, 3});
+  RequestIds request;
+  request.count = 6;
+  const uint16_t positions[] = {0, 2, 4, 1, 3, 5};
+  for (uint32_t i = 0; i < 6; ++i) {
+    request.ids[i] = rig.id(i);
+    request.positions[i] = positions[i];
+  }
+  const auto run = [&](Part& part) {
+    bool back = false;
+    part.session_reactor = &rig.reactor;
+    part.owner = &back;
+    part.on_back = [](Part& p) { *static_cast<bool*>(p.owner) = true; };
+    rig.operations->begin(part);
+    EXPECT_TRUE(rig.run_until([&] { return back; }));
+  };
+  wire::TierKind tiers[6];
+  for (wire::TierKind& tier : tiers) tier = wire::TierKind::kObject;  // never touched
+  MatchPart match;
+  match.request = &request;
+  match.begin = 3;
+  match.end = 6;
+  match.tiers = tiers;
+  run(match);
+  using enum wire::TierKind;
+  EXPECT_EQ(std::vector<wire::TierKind>(tiers, tiers + 6),
+            (std::vector<wire::TierKind>{kObject, kDram, kObject, kDram, kObject, kNone}));
+
+  GrantLoan loans[6];
+  ReservePart reserve;
+  reserve.request = &request;
+  reserve.begin = 3;
+  reserve.end = 6;
+  reserve.format = &rig.format;
+  reserve.epoch = 1;
+  reserve.grants_max = 8;
+  reserve.loans = loans;
+  run(reserve);
+  EXPECT_EQ(loans[1].outcome, wire::ReserveOutcome::kExists);
+  EXPECT_EQ(loans[4].outcome, wire::ReserveOutcome::kRefused) << "another home's: untouched";
+  ASSERT_EQ(loans[5].outcome, wire::ReserveOutcome::kGranted);
+  rig.fill(loans[5], 5);
+  EXPECT_TRUE(rig.commit(loans[5]).ok());
+  const auto header =
+      load<flash::FragmentHeader>(ConstByteSpan(rig.arena.byte_at(loans[5].block->header, 0), 256));
+  EXPECT_EQ(header.parent, rig.id(4)) << "the id before it, whoever has it";
+
+  auto pull = rig.make_pull({0, 1, 2, 3, 4, 5});
+  std::copy(positions, positions + 6, pull->request.positions);
+  pull->part.begin = 3;
+  rig.start(*pull);
+  rig.finish(*pull);
+  for (const uint32_t position : {1u, 3u, 5u}) {
+    EXPECT_EQ(pull->code(position), Code::kOk);
+    for (uint32_t e = 0; e < rig.table().extents.size(); ++e) {
+      EXPECT_TRUE((pull->got[{position, e}] == rig.bytes_of_extent(position, e)));
+    }
+  }
+  EXPECT_EQ(pull->codes[0], 0xFF);
+  rig.expect_at_rest();
+}
+
 class OpWalk : public testing::TestWithParam<uint64_t> {
  protected:
   static RigOptions options_of(Random& random) {

@@ -61,7 +61,8 @@ Rig::Rig(RigOptions o)
                                                   .eviction = *eviction,
                                                   .admission = *admission,
                                                   .options = o.op,
-                                                  .metrics = {}});
+                                                  .metrics = {},
+                                                  .gathered = {}});
   operations = std::make_unique<Operations>(*context);
 }
 
