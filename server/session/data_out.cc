@@ -35,13 +35,15 @@ uint32_t DataOut::choose(PendingPull& pull, const DataSend& send) {
   }
   uint32_t best = wire::kBulkLanesMax;
   uint64_t best_bytes = ~uint64_t{0};
-  for (uint32_t i = 0; i < wire::kBulkLanesMax; ++i) {
+  for (uint32_t n = 0; n < wire::kBulkLanesMax; ++n) {
+    const uint32_t i = (turn_ + n) % wire::kBulkLanesMax;
     const Out& out = lanes_[i];
     const uint64_t bytes = out.queued_bytes + out.waiting_bytes;
     if (out.lane == nullptr || bytes >= best_bytes) continue;
     best = i;
     best_bytes = bytes;
   }
+  turn_ = best + 1;
   last.extent = static_cast<uint16_t>(send.data.extent);
   last.lane = static_cast<uint8_t>(best);
   return best;

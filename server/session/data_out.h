@@ -40,6 +40,7 @@ class DataOut {
   SessionScope& scope_;
   Credit& credit_;
   Out lanes_[wire::kBulkLanesMax];
+  uint32_t turn_ = 0;  // which of equally empty lanes is next
 };
 
 }  // namespace varve

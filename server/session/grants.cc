@@ -120,8 +120,8 @@ void Grants::discard(ExtentReceive& receive, Discarded why, uint32_t payload_byt
 
 Status Grants::place(const wire::Extent& body, uint32_t payload_bytes, ExtentReceive& receive,
                      Placement& where) {
-  VARVE_ASSERT(!receive.active);
-  receive.active = true;
+  VARVE_ASSERT(receive.active);
+  VARVE_ASSERT(receive.grant == nullptr);
   Grant* grant = find(body.reserve_op, body.index);
   if (grant == nullptr || grant->state != Grant::State::kReceiving) {
     discard(receive, Discarded::kUnknown, payload_bytes);  // aborted, expired or never granted
@@ -135,7 +135,6 @@ Status Grants::place(const wire::Extent& body, uint32_t payload_bytes, ExtentRec
     discard(receive, Discarded::kFailed, payload_bytes);
     return {};
   }
-  receive.active = false;  // not ok below: nothing is received
   if (body.extent >= grant->table->extents.size()) {
     return Status::invalid("EXTENT beyond the extents of the block");
   }
@@ -149,7 +148,6 @@ Status Grants::place(const wire::Extent& body, uint32_t payload_bytes, ExtentRec
   if (payload_bytes > body.extent_bytes - body.offset) {
     return Status::invalid("EXTENT piece beyond the end of the extent");
   }
-  receive.active = true;
   if (body.offset == 0) {
     progress.crc = checksum_seed(grant->block, body.extent, grant->loan.attempt).stored;
   }

@@ -67,7 +67,7 @@ class Grants {
   void begin(Grant& grant, const Begin& begin);
   bool holds(uint64_t reserve_op) const;
 
-  // EXTENT: fills `where`, or leaves it empty (discarded). Not ok: malformed.
+  // EXTENT: fills `where` and `receive`, or leaves them empty (discarded). Not ok: malformed.
   Status place(const wire::Extent& body, uint32_t payload_bytes, ExtentReceive& receive,
                Placement& where);
   void received(ExtentReceive& receive);  // the payload is there

@@ -1,8 +1,8 @@
 // SessionTable: the listener, lanes before their HELLO, and the sessions that grow from them.
 #include <cinttypes>
 
-#include "server/session/client_session.h"
 #include "server/session/hello.h"
+#include "server/session/live_session.h"
 #include "server/session/session.h"
 
 namespace varve {

@@ -1,4 +1,5 @@
-// Formats are shared by fingerprint, live as long as a session refers to them, and stay within limits.
+// Formats are shared by fingerprint, live as long as a session refers to them, and stay within
+// limits.
 #include "server/session/formats.h"
 
 #include <gtest/gtest.h>
@@ -97,8 +98,8 @@ TEST(Formats, ExtentsOfLayersCoverExactlyTheLayersAskedFor) {
       const ExtentRange range = *extents_of_layers(table, first, count);
       for (uint32_t e = 0; e < table.extents.size(); ++e) {
         const ExtentSpec& extent = table.extents[e];
-        const bool wanted = extent.layer_first < first + count &&
-                            extent.layer_first + extent.layer_count > first;
+        const bool wanted =
+            extent.layer_first < first + count && extent.layer_first + extent.layer_count > first;
         EXPECT_EQ(wanted, e >= range.first && e < range.end) << first << "+" << count << " " << e;
       }
     }

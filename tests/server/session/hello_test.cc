@@ -6,7 +6,9 @@
 namespace varve {
 namespace {
 
-ConstByteSpan view(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+ConstByteSpan view(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 wire::HelloView urgent() {
   wire::HelloView hello;

@@ -1,4 +1,5 @@
-// The door: who gets a session, which lanes join it, and that every refusal is typed and leaves nothing.
+// The door: who gets a session, which lanes join it, and that every refusal is typed and leaves
+// nothing.
 #include <gtest/gtest.h>
 
 #include "tests/server/session/session_world.h"
@@ -10,8 +11,8 @@ namespace {
 std::unique_ptr<ClientLane> knock(World& world, wire::Hello body, const std::string& token = "") {
   std::vector<std::byte> buffer(kHeadBytesMax);
   auto lane = std::make_unique<ClientLane>(world, world.connect());
-  lane->send(wire::Encoder(buffer).hello(1, body, std::as_bytes(std::span(token.data(), token.size())),
-                                         "knock"));
+  lane->send(wire::Encoder(buffer).hello(
+      1, body, std::as_bytes(std::span(token.data(), token.size())), "knock"));
   world.run_until([&] { return !lane->got.empty() || lane->closed(); });
   return lane;
 }
@@ -186,7 +187,8 @@ TEST(SessionTable, DrainSaysGoodbyeAndRefusesNewcomers) {
   TestClient client(world, 1);
   const uint32_t format = client.register_format(small_format());
   world.table->drain();
-  EXPECT_TRUE(world.run_until([&] { return client.urgent->find(wire::FrameType::kGoodbye) != nullptr; }));
+  EXPECT_TRUE(
+      world.run_until([&] { return client.urgent->find(wire::FrameType::kGoodbye) != nullptr; }));
   // Expect: what is open goes on.
   EXPECT_EQ(client.wait<wire::MatchedView>(client.match(format, ids_of(1))).body.code, 0);
   ClientLane late(world, world.connect());
@@ -198,7 +200,8 @@ TEST(SessionTable, CloseAllEndsEverybodyWithTheCause) {
   TestClient a(world, 2), b(world, 1);
   world.table->close_all(Status::cancelled("enough"));
   EXPECT_TRUE(world.settle());
-  EXPECT_TRUE(world.run_until([&] { return a.urgent->closed() && b.urgent->closed() && a.bulk[1]->closed(); }));
+  EXPECT_TRUE(world.run_until(
+      [&] { return a.urgent->closed() && b.urgent->closed() && a.bulk[1]->closed(); }));
   const wire::Frame frame = a.urgent->find(wire::FrameType::kRefused)->frame();
   EXPECT_EQ(std::get<wire::RefusedView>(frame.body).text, "enough");
 }

@@ -17,7 +17,9 @@ TierOptions tier_options() {
   return options;
 }
 
-LayerSpec layer(uint32_t bytes) { return {LayerKind::kFull, bytes}; }
+LayerSpec layer(uint32_t bytes) {
+  return {LayerKind::kFull, bytes};
+}
 
 }  // namespace
 
@@ -41,7 +43,8 @@ BaseId id_of(uint32_t number) {
 
 std::vector<BaseId> ids_of(uint32_t count, uint32_t first) {
   std::vector<BaseId> ids;
-  for (uint32_t i = 0; i < count; ++i) ids.push_back(id_of(first + i));
+  for (uint32_t i = 0; i < count; ++i)
+    ids.push_back(id_of(first + i));
   return ids;
 }
 
@@ -76,7 +79,7 @@ struct FakeHome::Pull {
   size_t window_end = 0;
   CreditAsk ask;
   bool asking = false;
-  uint64_t credit = 0;      // of the window, not posted yet
+  uint64_t credit = 0;  // of the window, not posted yet
   Status failure;
   std::vector<std::unique_ptr<DataSend>> sends;  // out and to come
   std::vector<std::unique_ptr<std::vector<std::byte>>> payloads;
@@ -98,8 +101,12 @@ FakeHome::FakeHome(World& world, uint32_t shard)
 
 FakeHome::~FakeHome() = default;
 
-Index& FakeHome::index() { std::abort(); }
-flash::Flash& FakeHome::flash() { std::abort(); }
+Index& FakeHome::index() {
+  std::abort();
+}
+flash::Flash& FakeHome::flash() {
+  std::abort();
+}
 
 bool FakeHome::at_rest() const {
   return held_.empty() && pushes_.empty() && pulls_.empty() &&
@@ -129,7 +136,8 @@ void FakeHome::release_held() {
   hold = false;
   std::vector<Part*> held;
   held.swap(held_);
-  for (Part* part : held) deliver(*part);
+  for (Part* part : held)
+    deliver(*part);
 }
 
 void FakeHome::deliver(Part& part) {
@@ -137,13 +145,19 @@ void FakeHome::deliver(Part& part) {
   if (!fail_next.ok()) {
     const Status status = fail_next;
     fail_next = Status();
+    if (drop_failed && part.kind == Part::Kind::kCommit)
+      drop_push(static_cast<CommitPart&>(part).push);
     return back(part, status);
   }
   switch (part.kind) {
-    case Part::Kind::kMatch: return match(static_cast<MatchPart&>(part));
-    case Part::Kind::kReserve: return reserve(static_cast<ReservePart&>(part));
-    case Part::Kind::kCommit: return commit(static_cast<CommitPart&>(part));
-    case Part::Kind::kPull: return pull(static_cast<PullPart&>(part));
+    case Part::Kind::kMatch:
+      return match(static_cast<MatchPart&>(part));
+    case Part::Kind::kReserve:
+      return reserve(static_cast<ReservePart&>(part));
+    case Part::Kind::kCommit:
+      return commit(static_cast<CommitPart&>(part));
+    case Part::Kind::kPull:
+      return pull(static_cast<PullPart&>(part));
     case Part::Kind::kRelease: {
       auto& release = static_cast<ReleasePart&>(part);
       ++releases;
@@ -156,14 +170,7 @@ void FakeHome::deliver(Part& part) {
     }
     case Part::Kind::kAbort: {
       ++aborts;
-      auto& abort = static_cast<AbortPart&>(part);
-      const auto at = std::find_if(pushes_.begin(), pushes_.end(), [&](const auto& push) {
-        return static_cast<void*>(push.get()) == static_cast<void*>(abort.push);
-      });
-      VARVE_ASSERT(at != pushes_.end());
-      if ((*at)->tier_block->pins > 0) tier_.unpin(*(*at)->tier_block);
-      tier_.forget(*(*at)->tier_block);
-      pushes_.erase(at);
+      drop_push(static_cast<AbortPart&>(part).push);
       return back(part, {});
     }
     case Part::Kind::kGone:
@@ -171,6 +178,18 @@ void FakeHome::deliver(Part& part) {
       leases.clear();  // these tests have one session where they look at this
       return back(part, {});
   }
+}
+
+void FakeHome::drop_push(PushOp* push) {
+  const auto at = std::find_if(pushes_.begin(), pushes_.end(), [push](const auto& held) {
+    return static_cast<void*>(held.get()) == static_cast<void*>(push);
+  });
+  VARVE_ASSERT(at != pushes_.end());
+  // Poison: a receive that is still in flight into a page given back would be seen by its next
+  // owner.
+  tier_.unpin(*(*at)->tier_block);
+  tier_.forget(*(*at)->tier_block);
+  pushes_.erase(at);
 }
 
 void FakeHome::match(MatchPart& part) {
@@ -248,16 +267,15 @@ void FakeHome::commit(CommitPart& part) {
       const std::byte* page = arena_->byte_at(slab, offset);
       bytes.insert(bytes.end(), page, page + kPageBytes);
     }
-    for (size_t i = entry.stored_bytes; i < bytes.size(); ++i) EXPECT_EQ(bytes[i], std::byte{0});
+    for (size_t i = entry.stored_bytes; i < bytes.size(); ++i)
+      EXPECT_EQ(bytes[i], std::byte{0});
     bytes.resize(entry.stored_bytes);
     EXPECT_EQ(crc32c(checksum_seed(push.block, e, push.attempt).stored, bytes), entry.stored_crc);
     extents.push_back(std::move(bytes));
   }
   stored[push.block] = std::move(extents);
   known[push.block.base] = wire::TierKind::kDram;
-  if (push.tier_block->pins > 0) tier_.unpin(*push.tier_block);
-  tier_.forget(*push.tier_block);
-  pushes_.erase(at);
+  drop_push(part.push);
   back(part, {});
 }
 
@@ -288,8 +306,7 @@ bool FakeHome::ask_window(Pull& pull) {
   pull.window_end = pull.next;
   while (pull.window_end < pull.items.size()) {
     const Pull::Item item = pull.items[pull.window_end];
-    const uint64_t more =
-        stored[{part.request->ids[item.position], part.rank}][item.extent].size();
+    const uint64_t more = stored[{part.request->ids[item.position], part.rank}][item.extent].size();
     if (bytes > 0 && bytes + more > window_bytes) break;
     bytes += more;
     ++pull.window_end;
@@ -353,6 +370,7 @@ void FakeHome::release_sends() {
     DataSend& send = *pull->sends[pull->posted++];
     pull->credit -= send.request.payload_bytes();
     ++pull->out;
+    ++sends_posted;
     send.message.owner = &send;
     send.message.deliver = pull->part->deliver_data;
     pull->part->session_reactor->post(send.message);
@@ -375,10 +393,10 @@ void FakeHome::on_data(Message& message) {
 }
 
 void FakeHome::pump(Pull& pull) {
-  const bool stopped =
-      pull.part->cancelled.load(std::memory_order_relaxed) || !pull.failure.ok();
+  const bool stopped = pull.part->cancelled.load(std::memory_order_relaxed) || !pull.failure.ok();
   if (!stopped && !send_slowly) {
-    while (pull.posted < pull.sends.size()) release_sends();
+    while (pull.posted < pull.sends.size())
+      release_sends();
   }
   if (pull.asking || pull.out > 0) return;
   if (stopped) return finish_pull(pull);
@@ -449,7 +467,8 @@ const Got* ClientLane::find(wire::FrameType type) const {
 
 uint32_t ClientLane::count(wire::FrameType type) const {
   uint32_t n = 0;
-  for (const Got& message : got) n += message.frame().header.type == type ? 1 : 0;
+  for (const Got& message : got)
+    n += message.frame().header.type == type ? 1 : 0;
   return n;
 }
 
@@ -469,16 +488,19 @@ TestClient::TestClient(World& owner, uint32_t bulk_lanes, uint64_t credit_bytes,
                                std::as_bytes(std::span(token.data(), token.size())), "test"));
   const wire::HelloOkView view = wait<wire::HelloOkView>(next_op++);
   welcome = view.body;
-  for (uint32_t i = 0; i < bulk_lanes; ++i) connect_bulk(i);
+  for (uint32_t i = 0; i < bulk_lanes; ++i)
+    connect_bulk(i);
 }
 
 TestClient::~TestClient() {
-  for (ClientLane* lane : {urgent.get(), bulk[0].get(), bulk[1].get(), bulk[2].get(), bulk[3].get()}) {
+  for (ClientLane* lane :
+       {urgent.get(), bulk[0].get(), bulk[1].get(), bulk[2].get(), bulk[3].get()}) {
     if (lane != nullptr && !lane->closed()) lane->close();
   }
   EXPECT_TRUE(world.run_until([this] {
     bool closed = urgent == nullptr || urgent->closed();
-    for (const auto& lane : bulk) closed = closed && (lane == nullptr || lane->closed());
+    for (const auto& lane : bulk)
+      closed = closed && (lane == nullptr || lane->closed());
     return closed;
   }));
 }
@@ -619,7 +641,8 @@ uint64_t TestClient::commit(uint64_t reserve_op, uint32_t index, const BlockId& 
   return next_op++;
 }
 
-uint64_t TestClient::abort(uint64_t reserve_op, uint32_t index, const Attempt& attempt, int32_t lane) {
+uint64_t TestClient::abort(uint64_t reserve_op, uint32_t index, const Attempt& attempt,
+                           int32_t lane) {
   wire::Abort body;
   body.reserve_op = reserve_op;
   body.index = index;
@@ -631,7 +654,8 @@ uint64_t TestClient::abort(uint64_t reserve_op, uint32_t index, const Attempt& a
 
 // ---- World
 
-World::World(uint32_t shards, SessionOptions options, SimFabricOptions fabric_options)
+World::World(uint32_t shards, SessionOptions options, SimFabricOptions fabric_options,
+             const LinkOptions& server_link)
     : fabric(3, fabric_options), reactor(clock, nullptr, {}), client_reactor(clock, nullptr, {}) {
   if (options.boot_id == 0) options.boot_id = 77;
   std::vector<Shard*> pointers;
@@ -641,7 +665,7 @@ World::World(uint32_t shards, SessionOptions options, SimFabricOptions fabric_op
   }
   table = std::move(*SessionTable::open(env, reactor, pointers, options));
   table->register_metrics(metrics);
-  EXPECT_TRUE(table->listen("server", {}).ok());
+  EXPECT_TRUE(table->listen("server", server_link).ok());
 }
 
 // What a test left open ends here, and nothing may be left of it.
@@ -661,11 +685,14 @@ std::unique_ptr<Link> World::connect() {
 
 bool World::step(Nanos end_ns) {
   bool moved = false;
-  for (Reactor* turning : {&reactor, &client_reactor}) moved = turning->turn() || moved;
-  for (const auto& home : homes) moved = home->reactor().turn() || moved;
+  for (Reactor* turning : {&reactor, &client_reactor})
+    moved = turning->turn() || moved;
+  for (const auto& home : homes)
+    moved = home->reactor().turn() || moved;
   if (moved) return true;
   Nanos next_ns = std::min(reactor.next_work_ns(), client_reactor.next_work_ns());
-  for (const auto& home : homes) next_ns = std::min(next_ns, home->reactor().next_work_ns());
+  for (const auto& home : homes)
+    next_ns = std::min(next_ns, home->reactor().next_work_ns());
   if (next_ns > end_ns) {
     clock.advance_to(end_ns);
     return false;

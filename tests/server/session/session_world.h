@@ -1,8 +1,9 @@
-// A small world for session tests: one SessionTable, N homes that answer by script, clients that speak raw
-// frames over the simulated fabric, one thread, virtual time.
+// A small world for session tests: one SessionTable, N homes that answer by script, clients that
+// speak raw frames over the simulated fabric, one thread, virtual time.
 //
-// The homes are honest miniatures: real DRAM tiers lend real slabs, commits check what was received, pulls
-// ask for credit and send from slabs. What a test wants to happen late is held back by a switch.
+// The homes are honest miniatures: real DRAM tiers lend real slabs, commits check what was
+// received, pulls ask for credit and send from slabs. What a test wants to happen late is held back
+// by a switch.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@
 #include <vector>
 
 #include "common/env/env.h"
-#include "server/session/client_session.h"
+#include "server/session/live_session.h"
 #include "server/session/session.h"
 #include "tests/doubles/sim_fabric.h"
 
@@ -41,28 +42,30 @@ class FakeHome final : public Shard {
   bool at_rest() const override;
 
   // Switches and records.
-  bool hold = false;                       // parts stay here until release_held()
+  bool hold = false;  // parts stay here until release_held()
   Part::Kind hold_kind = Part::Kind::kMatch;
   void release_held();
   size_t held_count() const { return held_.size(); }
-  Status fail_next;                        // the next part comes back with this
+  Status fail_next;          // the next part comes back with this
+  bool drop_failed = false;  // a commit that fails gives its slabs back, as a home does
   bool recovering_ = false;
   uint64_t read_ns_estimate = 0;
   std::map<BaseId, wire::TierKind> known;
-  std::map<uint64_t, uint64_t> leases;     // lease -> keep_below (~0 = all)
+  std::map<uint64_t, uint64_t> leases;  // lease -> keep_below (~0 = all)
   uint32_t gone = 0, commits = 0, aborts = 0, releases = 0, pulls = 0;
   std::vector<uint64_t> pull_leases;
-  std::vector<Nanos> credit_order;         // wanted_ns of windows in the order they got credit
+  std::vector<Nanos> credit_order;  // wanted_ns of windows in the order they got credit
   std::map<BlockId, std::vector<std::vector<std::byte>>> stored;  // committed extents
   uint64_t window_bytes = kMiB;
-  uint32_t sends_returned = 0, sends_cancelled = 0, sends_failed = 0;
-  bool send_slowly = false;                // one DATA frame per release_sends()
+  uint32_t sends_posted = 0, sends_returned = 0, sends_cancelled = 0, sends_failed = 0;
+  bool send_slowly = false;  // one DATA frame per release_sends()
   void release_sends();
 
  private:
   struct Push;
   struct Pull;
   void deliver(Part& part);
+  void drop_push(PushOp* push);
   void back(Part& part, Status status);
   void match(MatchPart& part);
   void reserve(ReservePart& part);
@@ -147,8 +150,8 @@ class TestClient {
     uint32_t lane = 0;
     uint32_t skip_extent = ~0u;
   };
-  void send_extents(uint64_t reserve_op, uint32_t index, const BlockId& block, const Attempt& attempt,
-                    const PushShape& shape);
+  void send_extents(uint64_t reserve_op, uint32_t index, const BlockId& block,
+                    const Attempt& attempt, const PushShape& shape);
   void send_piece(const wire::Extent& body, ConstByteSpan payload, uint32_t lane = 0);
   std::vector<ExtentEntry> entries(const BlockId& block, const Attempt& attempt) const;
   uint64_t commit(uint64_t reserve_op, uint32_t index, const BlockId& block, const Attempt& attempt,
@@ -184,7 +187,8 @@ class TestClient {
 
 class World {
  public:
-  explicit World(uint32_t shards = 1, SessionOptions options = {}, SimFabricOptions fabric = {});
+  explicit World(uint32_t shards = 1, SessionOptions options = {}, SimFabricOptions fabric = {},
+                 const LinkOptions& server_link = {});
   ~World();
 
   // Turns everything until nothing moves and no timer is due before now + `duration_ns`.
@@ -220,7 +224,7 @@ class World {
   MetricSet metrics;
 };
 
-Format small_format();                       // 1 rank, 4 layers, one extent of two frames
+Format small_format();  // 1 rank, 4 layers, one extent of two frames
 Format two_rank_format();
 BaseId id_of(uint32_t number);
 std::vector<BaseId> ids_of(uint32_t count, uint32_t first = 0);

@@ -1,5 +1,5 @@
 // Dispatch of one session's frames (one switch), and its end in the order of the fences.
-#include "server/session/client_session.h"
+#include "server/session/live_session.h"
 
 #include <cinttypes>
 
@@ -91,28 +91,28 @@ void LiveSession::goodbye() {
 }
 
 Status LiveSession::on_place(Lane& lane, ConstByteSpan head, uint32_t payload_bytes,
-                               Placement& where) {
+                             Placement& where) {
   heard_ns_ = scope_.context.reactor.now_ns();
   ExtentReceive& receive = lane.receive();
-  if (scope_.over()) {  // received into nothing
-    receive.active = true;
-    receive.grant = nullptr;
-    return {};
-  }
+  // Until place() says otherwise it is received into nothing, also when the session ends because of
+  // it: an error here would close this lane at once, and the urgent one must still say why.
+  receive.active = true;
+  receive.grant = nullptr;
+  if (scope_.over()) return {};
   Result<wire::Frame> frame = wire::decode(head);
   if (!frame) {
     scope_.fail_malformed(Malformed::kFrame, frame.error());
-    return frame.error();
+    return {};
   }
   const auto* extent = std::get_if<wire::ExtentView>(&frame->body);
   if (extent == nullptr || lane.state() != Lane::State::kBulk) {
-    const Status cause = Status::invalid("a payload behind a frame or on a lane that has none");
-    scope_.fail_malformed(Malformed::kPayload, cause);
-    return cause;
+    scope_.fail_malformed(Malformed::kPayload,
+                          Status::invalid("a payload behind a frame or on a lane that has none"));
+    return {};
   }
   const Status placed = grants_.place(extent->body, payload_bytes, receive, where);
   if (!placed.ok()) scope_.fail_malformed(Malformed::kExtent, placed);
-  return placed;
+  return {};
 }
 
 void LiveSession::on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {

@@ -1,0 +1,341 @@
+// Pushes: payload lands in lent slabs, checksums are checked at receipt, and every way of ending
+// gives the slabs back exactly once, never while a receive is in flight into them.
+#include "server/session/grants.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/session/session_world.h"
+
+namespace varve::test {
+namespace {
+
+struct Pushing {
+  explicit Pushing(World& world, uint32_t blocks = 1, uint32_t hold_ms = 10000, uint32_t lanes = 2)
+      : client(world, lanes), format(client.register_format(small_format())) {
+    ids = ids_of(blocks);
+    op = client.reserve(format, ids, hold_ms);
+    const wire::ReservedView view = client.wait<wire::ReservedView>(op);
+    EXPECT_EQ(view.body.code, 0);
+    for (uint32_t i = 0; i < view.answers.size(); ++i) {
+      EXPECT_EQ(view.answers[i].outcome, wire::ReserveOutcome::kGranted);
+      attempts.push_back(view.answers[i].attempt);
+    }
+  }
+  BlockId block(uint32_t i = 0) const { return {ids[i], 0}; }
+  Code commit_code(uint32_t i = 0, int32_t lane = 0) {
+    const uint64_t commit = client.commit(op, i, block(i), attempts[i], lane);
+    return static_cast<Code>(client.wait<wire::CommittedView>(commit).body.code);
+  }
+  wire::Extent first_piece(uint32_t bytes) const {
+    wire::Extent body;
+    body.reserve_op = op;
+    body.extent_bytes = bytes;
+    body.attempt = attempts[0];
+    return body;
+  }
+  // The session must end; answers the code and the text are on the urgent lane.
+  Code closed_with(World& world) {
+    EXPECT_TRUE(world.run_until([&] { return client.urgent->closed(); }, 5 * kSecond));
+    const Got* got = client.urgent->find(wire::FrameType::kRefused);
+    if (got == nullptr) return Code::kOk;
+    const wire::Frame frame = got->frame();
+    return static_cast<Code>(std::get<wire::RefusedView>(frame.body).body.code);
+  }
+  TestClient client;
+  uint32_t format;
+  std::vector<BaseId> ids;
+  uint64_t op = 0;
+  std::vector<Attempt> attempts;
+};
+
+std::vector<std::byte> extent0(const Pushing& push) {
+  return bytes_of_extent(push.block(), 0, 300 * 1024 + 100);
+}
+
+TEST(Grants, ABlockIsReceivedVerifiedAndCommitted) {
+  World world;
+  Pushing push(world);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  EXPECT_EQ(push.commit_code(), Code::kOk);
+  const auto& stored = world.homes[0]->stored.at(push.block());
+  EXPECT_EQ(stored.size(), 4u);
+  EXPECT_EQ(stored[0], extent0(push));
+  EXPECT_EQ(world.homes[0]->commits, 1u);
+  EXPECT_EQ(world.metric("varve_session_grants"), 0);
+  EXPECT_EQ(world.metric("varve_push_received_bytes_total"),
+            300 * 1024 + 100 + (80 + 70 + 65) * 1024);
+}
+
+TEST(Grants, PiecesOfAnySizeAddUp) {
+  World world;
+  Pushing push(world);
+  TestClient::PushShape shape;
+  shape.piece_bytes = 10007;  // begins in the middle of pages
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], shape);
+  EXPECT_EQ(push.commit_code(), Code::kOk);
+  EXPECT_EQ(world.homes[0]->stored.at(push.block())[0], extent0(push));
+}
+
+TEST(Grants, ExtentsOfOneBlockMayComeOverTwoLanes) {
+  World world;
+  Pushing push(world);
+  TestClient::PushShape odd, even;
+  odd.lane = 1;
+  odd.skip_extent = 0;
+  // Lane 0 brings extent 0 only, lane 1 the rest: the commit may overtake either.
+  const auto bytes = extent0(push);
+  const auto rows = push.client.entries(push.block(), push.attempts[0]);
+  wire::Extent body = push.first_piece(rows[0].stored_bytes);
+  body.stored_crc = rows[0].stored_crc;
+  push.client.send_piece(body, std::span(bytes).first(kPayloadBytesMax), 0);
+  body.offset = kPayloadBytesMax;
+  push.client.send_piece(body, std::span(bytes).subspan(kPayloadBytesMax), 0);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], odd);
+  EXPECT_EQ(push.commit_code(0, -1), Code::kOk);
+}
+
+TEST(Grants, ACommitThatOvertakesItsExtentsWaitsForThem) {
+  World world;
+  Pushing push(world);
+  const uint64_t commit = push.client.commit(push.op, 0, push.block(), push.attempts[0], -1);
+  world.run_for(100 * kMillisecond);
+  EXPECT_EQ(push.client.answer(commit), nullptr);
+  EXPECT_EQ(world.homes[0]->commits, 0u);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  EXPECT_EQ(push.client.wait<wire::CommittedView>(commit).body.code, 0);
+}
+
+TEST(Grants, ACommitWithoutAllExtentsEndsWithTheReservation) {
+  World world;
+  Pushing push(world, 1, 500);
+  TestClient::PushShape shape;
+  shape.skip_extent = 2;
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], shape);
+  const uint64_t commit = push.client.commit(push.op, 0, push.block(), push.attempts[0]);
+  EXPECT_EQ(push.client.wait<wire::CommittedView>(commit).body.code,
+            static_cast<uint8_t>(Code::kTimedOut));
+  EXPECT_EQ(world.homes[0]->aborts, 1u);
+  EXPECT_EQ(world.homes[0]->commits, 0u);
+  EXPECT_TRUE(world.homes[0]->at_rest());
+}
+
+TEST(Grants, OneFlippedBitMakesTheAttemptCorrupt) {
+  World world;
+  Pushing push(world);
+  TestClient::PushShape shape;
+  shape.spoil = true;
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], shape);
+  EXPECT_EQ(push.commit_code(), Code::kCorrupt);
+  EXPECT_EQ(world.homes[0]->commits, 0u);
+  EXPECT_EQ(world.homes[0]->aborts, 1u);
+  EXPECT_GE(world.metric("varve_session_corrupt_extents_total"), 1);
+  EXPECT_TRUE(world.homes[0]->at_rest());
+  // Expect: the session lives and can try again.
+  const uint64_t again = push.client.reserve(push.format, push.ids);
+  const wire::ReservedView view = push.client.wait<wire::ReservedView>(again);
+  push.client.send_extents(again, 0, push.block(), view.answers[0].attempt, {});
+  const uint64_t commit = push.client.commit(again, 0, push.block(), view.answers[0].attempt);
+  EXPECT_EQ(push.client.wait<wire::CommittedView>(commit).body.code, 0);
+}
+
+TEST(Grants, ATableThatDiffersFromWhatCameIsCorrupt) {
+  World world;
+  Pushing push(world);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  auto rows = push.client.entries(push.block(), push.attempts[0]);
+  rows[1].stored_crc ^= 1;
+  wire::Commit body;
+  body.reserve_op = push.op;
+  body.epoch = push.client.welcome.epoch;
+  body.attempt = push.attempts[0];
+  body.count = static_cast<uint32_t>(rows.size());
+  const uint64_t op = push.client.next_op++;
+  push.client.bulk[0]->send(push.client.encoder().commit(op, body, rows));
+  EXPECT_EQ(push.client.wait<wire::CommittedView>(op).body.code,
+            static_cast<uint8_t>(Code::kCorrupt));
+  EXPECT_TRUE(world.homes[0]->at_rest());
+}
+
+TEST(Grants, ATableOfAnotherShapeIsRefused) {
+  World world;
+  Pushing push(world, 2);
+  for (uint32_t i = 0; i < 2; ++i) {
+    push.client.send_extents(push.op, i, push.block(i), push.attempts[i], {});
+    auto rows = push.client.entries(push.block(i), push.attempts[i]);
+    if (i == 0) rows.pop_back();
+    if (i == 1) rows[2].stored_bytes += 1;
+    wire::Commit body;
+    body.reserve_op = push.op;
+    body.index = i;
+    body.epoch = push.client.welcome.epoch;
+    body.attempt = push.attempts[i];
+    body.count = static_cast<uint32_t>(rows.size());
+    const uint64_t op = push.client.next_op++;
+    push.client.bulk[0]->send(push.client.encoder().commit(op, body, rows));
+    EXPECT_NE(push.client.wait<wire::CommittedView>(op).body.code, 0) << i;
+  }
+  EXPECT_EQ(world.homes[0]->commits, 0u);
+  EXPECT_TRUE(world.homes[0]->at_rest());
+}
+
+TEST(Grants, AnAbortGivesTheSlabsBack) {
+  World world;
+  Pushing push(world, 2);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  const uint64_t abort = push.client.abort(push.op, 0, push.attempts[0]);
+  EXPECT_EQ(push.client.wait<wire::AbortedView>(abort).body.code, 0);
+  EXPECT_EQ(world.homes[0]->aborts, 1u);
+  EXPECT_EQ(world.metric("varve_session_grants"), 1);
+  // Expect: late extents are discarded, a late commit is told, a second abort is no error.
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  EXPECT_EQ(push.commit_code(), Code::kTimedOut);
+  const uint64_t second = push.client.abort(push.op, 0, push.attempts[0]);
+  EXPECT_EQ(push.client.wait<wire::AbortedView>(second).body.code, 0);
+  EXPECT_EQ(world.metric("varve_session_extents_discarded_total", "reason=\"unknown\""), 5);
+  EXPECT_EQ(world.homes[0]->aborts, 1u);
+}
+
+TEST(Grants, AForeignAttemptIsDiscardedAndNeverMixed) {
+  World world;
+  Pushing push(world);
+  Attempt foreign = push.attempts[0];
+  ++foreign.counter;
+  push.client.send_extents(push.op, 0, push.block(), foreign, {});
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  EXPECT_EQ(push.commit_code(), Code::kOk);
+  EXPECT_EQ(world.metric("varve_session_extents_discarded_total", "reason=\"foreign\""), 5);
+  EXPECT_EQ(world.homes[0]->stored.at(push.block())[0], extent0(push));
+}
+
+TEST(Grants, AReservationEndsByItsTime) {
+  World world;
+  Pushing push(world, 2, 300);
+  EXPECT_FALSE(world.homes[0]->at_rest());
+  world.run_for(kSecond);
+  EXPECT_EQ(world.homes[0]->aborts, 2u);
+  EXPECT_TRUE(world.homes[0]->at_rest());
+  EXPECT_EQ(push.commit_code(), Code::kTimedOut);
+  EXPECT_EQ(world.metric("varve_session_reservations_expired_total"), 2);
+}
+
+TEST(Grants, ExpiryInTheMiddleOfAPayloadWaitsForItsEnd) {
+  SimFabricOptions fabric;
+  fabric.piece_ns_max = 400 * kMillisecond;  // a payload takes long to land
+  World world(1, {}, fabric);
+  Pushing push(world, 1, 200);
+  const auto bytes = extent0(push);
+  wire::Extent body = push.first_piece(static_cast<uint32_t>(bytes.size()));
+  push.client.send_piece(body, std::span(bytes).first(kPayloadBytesMax));
+  EXPECT_TRUE(world.run_until(
+      [&] { return world.metric("varve_session_reservations_expired_total") == 1; }, 5 * kSecond));
+  // Expect: whatever is still landing, lands in pages that nobody else has.
+  const bool landing = world.homes[0]->aborts == 0;
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->aborts == 1; }, 5 * kSecond));
+  EXPECT_TRUE(landing);
+  EXPECT_TRUE(world.homes[0]->at_rest());
+}
+
+TEST(Grants, MalformedPiecesCloseTheSessionAndLeaveNothing) {
+  struct Case {
+    const char* name;
+    void (*spoil)(wire::Extent&);
+    uint32_t bytes;
+  };
+  const Case cases[] = {
+      {"gap", [](wire::Extent& e) { e.offset = 4096; }, 1000},
+      {"size", [](wire::Extent& e) { e.extent_bytes += 1; }, 1000},
+      {"extent", [](wire::Extent& e) { e.extent = 4; }, 1000},
+      {"other size", [](wire::Extent& e) { e.extent = 1; }, 1000},
+      {"beyond", [](wire::Extent& e) { e.extent = 3, e.extent_bytes = 65 * 1024; }, 65 * 1024 + 1},
+  };
+  for (const Case& bad : cases) {
+    World world;
+    Pushing push(world);
+    wire::Extent body = push.first_piece(300 * 1024 + 100);
+    bad.spoil(body);
+    push.client.send_piece(body, std::vector<std::byte>(bad.bytes));
+    EXPECT_EQ(push.closed_with(world), Code::kInvalid) << bad.name;
+    EXPECT_TRUE(world.settle()) << bad.name;
+    EXPECT_EQ(world.metric("varve_session_malformed_total", "reason=\"extent\""), 1) << bad.name;
+  }
+}
+
+TEST(Grants, AReplayedPieceClosesTheSession) {
+  World world;
+  Pushing push(world);
+  const auto bytes = extent0(push);
+  const wire::Extent body = push.first_piece(static_cast<uint32_t>(bytes.size()));
+  push.client.send_piece(body, std::span(bytes).first(1000));
+  push.client.send_piece(body, std::span(bytes).first(1000));
+  EXPECT_EQ(push.closed_with(world), Code::kInvalid);
+  EXPECT_TRUE(world.settle());
+}
+
+TEST(Grants, AReplayedCommitIsToldAndHarmless) {
+  World world;
+  Pushing push(world);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  world.homes[0]->hold = true;
+  world.homes[0]->hold_kind = Part::Kind::kCommit;
+  const uint64_t first = push.client.commit(push.op, 0, push.block(), push.attempts[0]);
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->held_count() == 1; }));
+  EXPECT_EQ(push.commit_code(), Code::kInvalid);
+  const uint64_t abort = push.client.abort(push.op, 0, push.attempts[0]);
+  EXPECT_EQ(push.client.wait<wire::AbortedView>(abort).body.code,
+            static_cast<uint8_t>(Code::kInvalid));
+  world.homes[0]->release_held();
+  EXPECT_EQ(push.client.wait<wire::CommittedView>(first).body.code, 0);
+  EXPECT_EQ(push.commit_code(), Code::kTimedOut);
+  EXPECT_EQ(world.homes[0]->commits, 1u);
+}
+
+TEST(Grants, AFailedCommitIsReportedAsTheHomeSaysIt) {
+  World world;
+  Pushing push(world);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  world.run_for(100 * kMillisecond);
+  world.homes[0]->hold = true;
+  world.homes[0]->hold_kind = Part::Kind::kCommit;
+  const uint64_t commit = push.client.commit(push.op, 0, push.block(), push.attempts[0]);
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->held_count() == 1; }));
+  world.homes[0]->fail_next = Status::no_space("a full drive");
+  world.homes[0]->drop_failed = true;
+  world.homes[0]->release_held();
+  EXPECT_EQ(push.client.wait<wire::CommittedView>(commit).body.code,
+            static_cast<uint8_t>(Code::kNoSpace));
+}
+
+TEST(Grants, CancellingAnAnsweredReserveEndsItsAttempts) {
+  World world;
+  Pushing push(world, 3);
+  push.client.cancel(push.op);
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->aborts == 3; }));
+  EXPECT_TRUE(
+      world.run_until([&] { return push.client.urgent->count(wire::FrameType::kFenced) == 1; }));
+  EXPECT_TRUE(world.homes[0]->at_rest());
+}
+
+// A lane breaks at every moment of a push: whatever was lent is back, nothing lands in given-back
+// pages.
+TEST(Grants, ADisconnectAtAnyMomentLeavesNothing) {
+  for (uint32_t moment = 0; moment < 60; ++moment) {
+    World world;
+    {
+      Pushing push(world, 2);
+      push.client.send_extents(push.op, 0, push.block(0), push.attempts[0], {});
+      push.client.send_extents(push.op, 1, push.block(1), push.attempts[1], {});
+      push.client.commit(push.op, 0, push.block(0), push.attempts[0]);
+      const Nanos end_ns = world.clock.now_ns() + kSecond;
+      for (uint32_t s = 0; s < moment * 2; ++s)
+        world.step(end_ns);
+      if (moment % 3 == 0) world.fabric.break_all();
+      if (moment % 3 == 1) push.client.bulk[0]->close();
+      if (moment % 3 == 2) push.client.urgent->close();
+      EXPECT_TRUE(world.settle()) << moment;
+    }
+    EXPECT_EQ(world.metric("varve_session_grants"), 0) << moment;
+  }
+}
+
+}  // namespace
+}  // namespace varve::test
