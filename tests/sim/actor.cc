@@ -348,6 +348,7 @@ bool Actor::audit(uint32_t format, const BlockId& block) {
   auto op = core_->pull(std::move(request));
   if (!op) return false;
   op_ = *op;
+  next_layer_ = 0;
   step_ = Step::kAudit;
   cancelled_ = true;  // no cancels in an audit
   return true;
