@@ -37,6 +37,11 @@ varve_room(server/session DEPS ${kCommon} server/config server/flash server/tena
                                server/shard DOUBLES)
 varve_program(varved server DEPS ${kCommon} server/config server/flash server/tier server/index
                                  server/policy server/tenant server/op server/shard server/session)
+if(TARGET varved)
+  add_test(NAME e2e/varved
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/varved_test.py $<TARGET_FILE:varved>)
+  set_tests_properties(e2e/varved PROPERTIES TIMEOUT 300)
+endif()
 
 varve_room(client DEPS ${kCommon} DOORS varve.h DOUBLES)
 if(TARGET varve_client)

@@ -12,7 +12,8 @@ constexpr uint64_t kDramDefaultMax = 4 * kGiB;
 constexpr uint64_t kDramMax = 4096 * kGiB;
 constexpr uint32_t kShardsMax = 16;  // = slices of a target: a shard owns whole slices
 constexpr uint32_t kTargetsMaxSetting = 32;
-constexpr uint64_t kTargetFloor = 64 * kMiB;
+// 16 slices of at least 6 segments of 4 MiB and two checkpoint areas.
+constexpr uint64_t kTargetFloor = 400 * kMiB;
 constexpr uint64_t kTargetMax = 256 * 1024 * kGiB;
 constexpr uint64_t kBlocksFloor = 512, kBlocksCeiling = 1 << 14;
 constexpr uint64_t kFragmentsFloor = 1 << 14, kFragmentsCeiling = 1 << 24;

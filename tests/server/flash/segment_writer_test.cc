@@ -53,6 +53,8 @@ TEST(SegmentWriter, DurableIncludesTheHeaderOfTheSegment) {
     RigOptions options;
     options.seed = seed;
     options.plan.volatile_cache = true;
+    options.plan.slow_per_mille = 300;  // so that the header comes after the fragment now and then
+    options.plan.slow_ns = kMillisecond;
     Rig rig(options);
     rig.start_and_recover();
     TestFragment* f = rig.append(seed, 1, 4000);

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+"""The real varved from outside: how it starts, refuses, survives garbage, is killed and stops.
+
+Usage: varved_test.py PATH_OF_VARVED. Every daemon listens on a port that the system chooses; every
+process ended here was started here. Bytes of blocks are the business of the ledger and the demo.
+"""
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+VARVED = None
+SMALL = ["--targets", "2", "--target-bytes", "400MiB", "--dram-bytes", "64MiB",
+         "--free-floor-bytes", "0"]
+READY = re.compile(r"varved ready: listening on (127\.0\.0\.1):(\d+), (\d+) targets, (\d+) shards")
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def message(head, payload_bytes=0):
+    """One message as it stands on a connection (docs/WIRE.md 2)."""
+    return struct.pack("<IIII", 0x31565256, len(head), payload_bytes, crc32c(head)) + head
+
+
+def hello(token=b"", credit=64 << 20, lane=1, session=0, secret=0, lane_index=0):
+    body = struct.pack("<HHBBHH6xQQQQ", 1, 1, lane, lane_index, len(token), 4, 1, session, secret,
+                       credit) + token + b"test"
+    return struct.pack("<HBBIQ", 1, 1, 0, len(body), 1) + body
+
+
+class Daemon:
+    def __init__(self, data, *more, small=True):
+        self.stderr_path = data + ".stderr"
+        self.stderr = open(self.stderr_path, "ab")
+        arguments = [VARVED, "--data", data, "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(arguments + (SMALL if small else []) + list(more),
+                                        stdout=subprocess.PIPE, stderr=self.stderr, text=True)
+        self.ready = None
+
+    def wait_ready(self):
+        line = self.process.stdout.readline()
+        self.ready = READY.search(line)
+        assert self.ready, (line, self.log())
+        return self
+
+    def log(self):
+        with open(self.stderr_path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def connect(self):
+        return socket.create_connection((self.ready.group(1), int(self.ready.group(2))), timeout=10)
+
+    def greet(self, token=b""):
+        """Says HELLO; answers the socket and the type of the reply."""
+        s = self.connect()
+        s.sendall(message(hello(token)))
+        return s, reply_type(s)
+
+    def resident_kib(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1))
+
+    def stop(self, sig=signal.SIGTERM):
+        self.process.send_signal(sig)
+        code = self.process.wait(timeout=30)
+        self.process.stdout.close()
+        self.stderr.close()
+        return code
+
+
+def receive(s, n):
+    data = b""
+    while len(data) < n:
+        piece = s.recv(n - len(data))
+        if not piece:
+            return None
+        data += piece
+    return data
+
+
+def reply_type(s):
+    """The type of the next frame, None when the peer closed without one."""
+    try:
+        prefix = receive(s, 16)
+        if prefix is None:
+            return None
+        head = receive(s, struct.unpack("<IIII", prefix)[1])
+        return None if head is None else head[2]
+    except (ConnectionError, socket.timeout):
+        return None
+
+
+def closed(s):
+    try:
+        while True:
+            if not s.recv(4096):
+                return True
+    except ConnectionError:
+        return True
+    except socket.timeout:
+        return False
+
+
+class VarvedTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="varved-test-")
+        self.data = os.path.join(self.folder.name, "data")
+        self.daemons = []
+
+    def tearDown(self):
+        for daemon in self.daemons:
+            if daemon.process.poll() is None:
+                daemon.stop(signal.SIGKILL)
+            elif not daemon.stderr.closed:
+                daemon.process.stdout.close()
+                daemon.stderr.close()
+        self.folder.cleanup()
+
+    def start(self, *more):
+        daemon = Daemon(self.data, *more)
+        self.daemons.append(daemon)
+        return daemon.wait_ready()
+
+    def refused(self, code, *arguments):
+        result = subprocess.run([VARVED, *arguments], capture_output=True, text=True, timeout=60,
+                                check=False)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, "")
+        return result.stderr
+
+    def test_starts_serves_counts_and_stops(self):
+        daemon = self.start("--shards", "2")
+        self.assertEqual(daemon.ready.group(3, 4), ("2", "2"))
+        s, kind = daemon.greet()
+        self.assertEqual(kind, 2)  # HELLO_OK
+        metrics = os.path.join(self.data, "metrics.prom")
+        deadline = time.monotonic() + 10
+        text = ""
+        while time.monotonic() < deadline and "varve_sessions 1\n" not in text:
+            time.sleep(0.1)
+            with open(metrics, encoding="ascii") as f:
+                text = f.read()
+        self.assertIn("varve_sessions 1\n", text)
+        self.assertRegex(text, r'varve_io_backend\{kind="\w+"\} 2\n')
+        self.assertIn("varve_shards_stalled 0\n", text)
+        s.close()
+        self.assertEqual(daemon.stop(), 0)
+        self.assertIn("drained and stopped", daemon.log())
+
+    def test_a_stop_says_goodbye_and_is_bounded_with_a_client_that_stays(self):
+        daemon = self.start("--drain-ms", "1000")
+        s, _ = daemon.greet()
+        began = time.monotonic()
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(reply_type(s), 25)  # GOODBYE
+        self.assertEqual(daemon.process.wait(timeout=30), 0)
+        self.assertLess(time.monotonic() - began, 5)
+        s.close()
+
+    def test_a_second_signal_ends_it_at_once(self):
+        daemon = self.start("--drain-ms", "60000")
+        s, _ = daemon.greet()
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertEqual(reply_type(s), 25)
+        self.assertEqual(daemon.stop(signal.SIGINT), 128 + signal.SIGINT)
+        s.close()
+
+    def test_killed_it_comes_back_as_the_same_node(self):
+        self.start().stop(signal.SIGKILL)
+        kept = {}
+        for name in ("node.id", "domain.salt"):
+            with open(os.path.join(self.data, name), encoding="ascii") as f:
+                kept[name] = f.read()
+        self.start("--shards", "3").stop(signal.SIGKILL)  # the number of shards may change
+        self.assertEqual(self.start().stop(), 0)
+        for name, text in kept.items():
+            with open(os.path.join(self.data, name), encoding="ascii") as f:
+                self.assertEqual(f.read(), text)
+        self.assertEqual(os.stat(os.path.join(self.data, "domain.salt")).st_mode & 0o077, 0)
+
+    def test_both_kinds_of_io_serve(self):
+        self.assertEqual(self.start("--io", "epoll").stop(), 0)
+        daemon = self.start("--io", "epoll")
+        s, kind = daemon.greet()
+        self.assertEqual(kind, 2)
+        s.close()
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_a_second_daemon_names_the_first(self):
+        daemon = self.start()
+        text = self.refused(3, "--data", self.data)
+        self.assertIn(f"pid {daemon.process.pid}", text)
+
+    def test_a_taken_port_is_named(self):
+        daemon = self.start()
+        address = f"127.0.0.1:{daemon.ready.group(2)}"
+        other = os.path.join(self.folder.name, "other")
+        text = self.refused(3, "--data", other, "--listen", address, *SMALL)
+        self.assertIn(address, text)
+
+    def test_bad_settings_all_at_once(self):
+        text = self.refused(2, "--shards", "99", "--target-bytes", "1MiB", "--listen", "0.0.0.0:1")
+        self.assertIn("--shards is 99", text)
+        self.assertIn("--target-bytes is 1MiB", text)
+        self.assertIn("--token-file", text)
+        self.assertIn("did you mean --shards", self.refused(2, "--shard", "1"))
+        self.assertIn("--i-am-testing", self.refused(2, "--fault-volatile-cache"))
+
+    def test_a_foreign_target_is_refused_and_untouched(self):
+        path = os.path.join(self.folder.name, "foreign")
+        content = b"somebody's photos" * 4096
+        with open(path, "wb") as f:
+            f.write(content)
+            f.truncate(400 << 20)
+        text = self.refused(4, "--data", self.data, "--target", path, "--dram-bytes", "64MiB")
+        self.assertIn(path, text)
+        with open(path, "rb") as f:
+            self.assertEqual(f.read(len(content)), content)
+
+    def test_a_target_of_another_node_is_refused(self):
+        self.assertEqual(self.start().stop(), 0)
+        other = os.path.join(self.folder.name, "other")
+        target = os.path.join(self.data, "target-0.dat")
+        self.assertIn(target, self.refused(4, "--data", other, "--target", target))
+
+    def test_a_full_file_system_is_refused_before_anything_is_taken(self):
+        text = self.refused(4, "--data", self.data, "--targets", "1", "--target-bytes", "400MiB",
+                            "--free-floor-bytes", "100TiB")
+        self.assertIn("target-0.dat", text)
+
+    def test_a_damaged_identity_is_refused(self):
+        self.assertEqual(self.start().stop(), 0)
+        with open(os.path.join(self.data, "node.id"), "w", encoding="ascii") as f:
+            f.write("0123\n")
+        self.assertIn("node.id is damaged", self.refused(3, "--data", self.data, *SMALL))
+
+    def test_tokens(self):
+        path = os.path.join(self.folder.name, "token")
+        token = b"0123456789abcdef-secret"
+        with open(path, "wb") as f:
+            f.write(token + b"\n")
+        os.chmod(path, 0o644)
+        self.assertIn("chmod 600", self.refused(3, "--data", self.data, "--token-file", path, *SMALL))
+        os.chmod(path, 0o600)
+        daemon = self.start("--token-file", path)
+        for wrong in (b"", b"0123456789abcdef-secreT"):
+            s, kind = daemon.greet(wrong)
+            self.assertEqual(kind, 3)  # REFUSED
+            self.assertTrue(closed(s))
+            s.close()
+        s, kind = daemon.greet(token)
+        self.assertEqual(kind, 2)
+        s.close()
+        self.assertEqual(daemon.stop(), 0)
+        self.assertNotIn("secret", daemon.log())
+
+    def test_print_config_says_where_values_come_from(self):
+        result = subprocess.run([VARVED, "--print-config", "--shards", "2"], capture_output=True,
+                                text=True, timeout=10, check=True)
+        self.assertIn("shards = 2  (command line)", result.stdout)
+        self.assertIn("target-bytes = 1GiB  (default)", result.stdout)
+
+    def test_faults_are_loud(self):
+        daemon = self.start("--i-am-testing", "--fault-volatile-cache", "--fault-ack-before-flush")
+        self.assertIn("BREAKS ITS PROMISES", daemon.log())
+
+    def test_garbage_closes_its_connection_and_nothing_else(self):
+        daemon = self.start()
+        honest, kind = daemon.greet()
+        self.assertEqual(kind, 2)
+        good = message(hello())
+        cases = [
+            b"GET / HTTP/1.1\r\n\r\n" * 10,
+            bytes(64),
+            b"\xff" * 4096,
+            struct.pack("<IIII", 0x31565256, 0, 0, 0),
+            struct.pack("<IIII", 0x31565256, 0xFFFFFFFF, 0, 0) + bytes(100),
+            struct.pack("<IIII", 0x31565256, 80, 0xFFFFFFFF, 0) + bytes(100),
+            good[:12] + b"\0\0\0\0" + good[16:],          # checksum
+            message(b"\x01\x00\x13\x00" + bytes(12)),      # a frame of the server's
+            message(hello(), 100) + bytes(100),            # a payload behind HELLO
+            good + good,                                   # HELLO twice
+            good + message(bytes(16)),
+            good + message(struct.pack("<HBBIQ", 1, 6, 0, 16, 5) + struct.pack("<IIII", 1, 2049, 0, 0)),
+        ]
+        for case in cases:
+            s = daemon.connect()
+            try:
+                s.sendall(case)
+            except ConnectionError:
+                pass
+            self.assertTrue(closed(s), case[:40])
+            s.close()
+        half = daemon.connect()  # a truncated message, then an end
+        half.sendall(good[:40])
+        half.close()
+        # Expect: the honest one is still served.
+        honest.sendall(message(struct.pack("<HBBIQQ", 1, 23, 0, 8, 9, 4711)))
+        self.assertEqual(reply_type(honest), 24)  # PONG
+        honest.close()
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_many_bad_peers_do_not_grow_it(self):
+        daemon = self.start()
+
+        def storm(rounds):
+            for i in range(rounds):
+                s = daemon.connect()
+                try:
+                    s.sendall((b"\xff" * 300000, message(hello()) + b"\0" * 5000, b"")[i % 3])
+                except ConnectionError:
+                    pass
+                s.close()
+
+        storm(150)
+        before = daemon.resident_kib()
+        storm(600)
+        self.assertLess(daemon.resident_kib() - before, 8 * 1024)
+        s, kind = daemon.greet()
+        self.assertEqual(kind, 2)
+        s.close()
+
+
+if __name__ == "__main__":
+    VARVED = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)

@@ -1,0 +1,108 @@
+// Scrub: every live fragment is looked at, rot is told once, nothing else is.
+#include "server/flash/scrub.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/flash/flash_rig.h"
+
+namespace varve::flash {
+namespace {
+
+struct World : Rig {
+  World() : Rig(of()) {
+    start_and_recover();
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      TestFragment* f = append(seed, 2, 6000);
+      if (f == nullptr) break;
+      run_until([&] { return f->done; });
+    }
+    settle(kSecond / 10);
+  }
+  static RigOptions of() {
+    RigOptions options;
+    options.slices = 2;
+    options.segments = 16;
+    return options;
+  }
+  size_t sealed_live() {  // fragments that are not in an open segment any more
+    size_t count = 0;
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> last;
+    for (const auto& [block, known] : user().known) {
+      auto& of_slice = last[{known.place.target, known.place.slice}];
+      of_slice = std::max<uint32_t>(of_slice, known.place.segment);
+    }
+    for (const auto& [block, known] : user().known) {
+      count += known.place.segment < last[{known.place.target, known.place.slice}] ? 1 : 0;
+    }
+    return count;
+  }
+  void scrub() {
+    flash().scrub_now();
+    ASSERT_TRUE(run_until([this] { return flash().idle(); }));
+  }
+};
+
+TEST(Scrub, LooksAtEveryLiveFragmentOfSealedSegments) {
+  World world;
+  ASSERT_EQ(world.user().known.size(), 40u);
+  world.user().evict(test_block(1));
+  world.scrub();
+  EXPECT_EQ(world.metric("scrubbed_total"), static_cast<int64_t>(world.sealed_live()));
+  EXPECT_GT(world.metric("scrubbed_total"), 20);
+  EXPECT_EQ(world.metric("scrub_rot_total"), 0);
+}
+
+TEST(Scrub, FindsAFlippedBitInHeaderAndExtents) {
+  World world;
+  const auto geometry = geometry_of(world.super(0));
+  const auto flip = [&](const TestFragment& f, uint32_t page, uint32_t at) {
+    const Place& place = f.append.place;
+    world.platter(0).bytes()[bytes_of(geometry->segment_page(place.slice, place.segment) +
+                                      place.page + page) +
+                             at] ^= std::byte{1};
+  };
+  flip(*world.appended[0], 0, 60);
+  flip(*world.appended[1], world.appended[1]->table[1].page_offset, 300);
+  world.scrub();
+  EXPECT_EQ(world.metric("scrub_rot_total"), 2);
+  EXPECT_EQ(world.user().lost,
+            (std::set<BlockId>{world.appended[0]->block, world.appended[1]->block}));
+  world.scrub();
+  EXPECT_EQ(world.metric("scrub_rot_total"), 2);  // forgotten: not told again
+}
+
+TEST(Scrub, TakesNoReclaimForRot) {
+  World world;
+  for (uint64_t seed = 100; seed <= 300; ++seed) {
+    world.flash().scrub_now();
+    TestFragment* f = world.append(seed, 1, 9000);
+    if (f != nullptr) world.run_until([&] { return f->done; });
+    world.settle(kMillisecond);
+  }
+  EXPECT_GT(world.metric("reclaimed_segments_total"), 0);
+  EXPECT_GT(world.metric("scrubbed_total"), 100);
+  EXPECT_EQ(world.metric("scrub_rot_total"), 0);
+  EXPECT_TRUE(world.user().lost.empty());
+}
+
+TEST(Scrub, RunsByIntervalWhenAsked) {
+  RigOptions options;
+  options.slices = 1;
+  options.flash.scrub_interval_ns = 60 * kSecond;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    TestFragment* f = rig.append(seed, 1, 9000);
+    ASSERT_NE(f, nullptr);
+    rig.run_until([&] { return f->done; });
+  }
+  EXPECT_EQ(rig.metric("scrubbed_total"), 0);
+  rig.settle(61 * kSecond);
+  const int64_t once = rig.metric("scrubbed_total");
+  EXPECT_GT(once, 0);
+  rig.settle(60 * kSecond);
+  EXPECT_EQ(rig.metric("scrubbed_total"), 2 * once);
+}
+
+}  // namespace
+}  // namespace varve::flash
