@@ -253,7 +253,8 @@ class VarvedTest(unittest.TestCase):
         with open(path, "wb") as f:
             f.write(token + b"\n")
         os.chmod(path, 0o644)
-        self.assertIn("chmod 600", self.refused(3, "--data", self.data, "--token-file", path, *SMALL))
+        text = self.refused(3, "--data", self.data, "--token-file", path, *SMALL)
+        self.assertIn("chmod 600", text)
         os.chmod(path, 0o600)
         daemon = self.start("--token-file", path)
         for wrong in (b"", b"0123456789abcdef-secreT"):
@@ -294,7 +295,7 @@ class VarvedTest(unittest.TestCase):
             message(hello(), 100) + bytes(100),            # a payload behind HELLO
             good + good,                                   # HELLO twice
             good + message(bytes(16)),
-            good + message(struct.pack("<HBBIQ", 1, 6, 0, 16, 5) + struct.pack("<IIII", 1, 2049, 0, 0)),
+            good + message(struct.pack("<HBBIQIIII", 1, 6, 0, 16, 5, 1, 2049, 0, 0)),  # ids missing
         ]
         for case in cases:
             s = daemon.connect()
