@@ -4,8 +4,6 @@
 #include <chrono>
 #include <thread>
 
-#include "tools/ledger/load.h"
-
 namespace varve::ledger {
 
 namespace {
@@ -22,7 +20,7 @@ Result<Event> match(Seat& seat, uint32_t kind, std::vector<BaseId> ids, uint32_t
   request.lease_ms = lease_ms;
   request.deadline_ns = kOpDeadline;
   VARVE_TRY(const OpId op, seat.client().match(std::move(request)));
-  VARVE_TRY(Event event, seat.client().wait(op, kOpTimeout));
+  VARVE_TRY(Event event, seat.ended(op, kOpTimeout));
   VARVE_RETURN_IF_ERROR(event.status);
   return event;
 }
@@ -39,7 +37,8 @@ Status wait_recovered(Seat& seat, const World& world, Nanos timeout_ns) {
   const SystemClock clock;
   const Nanos until = clock.now_ns() + timeout_ns;
   for (;;) {
-    VARVE_TRY(const Event event, match(seat, 0, {world.kinds[0].ids[0]}, 0));
+    // So many ids that every shard is the home of some: each answers for itself only.
+    VARVE_TRY(const Event event, match(seat, 0, world.kinds[0].ids, 0));
     if (!event.recovering) return Status();
     if (clock.now_ns() >= until) return Status::timed_out("varved does not finish its recovery");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -118,8 +117,7 @@ Result<std::vector<Code>> Audit::pull(uint32_t kind, uint32_t rank, uint32_t fir
     request.lease = lease;
     request.deadline_ns = kOpDeadline;
     VARVE_TRY(const OpId op, seat_.client().pull(std::move(request)));
-    VARVE_TRY(const Event event, seat_.client().wait(op, kOpTimeout));
-    drain_events(seat_.client(), op, nullptr);
+    VARVE_TRY(const Event event, seat_.ended(op, kOpTimeout));
     bool overloaded = event.status.code() == Code::kOverloaded;
     for (const Code code : event.codes)
       overloaded |= code == Code::kOverloaded;

@@ -59,6 +59,7 @@ void Book::acknowledge(const BlockId& block, bool durable) {
   page.acknowledged = true;
   page.durable |= durable;
   page.written_off = false;
+  page.acknowledged_loop = loop_;
 }
 
 bool Book::durable(const BlockId& block) const {
@@ -92,8 +93,13 @@ void Book::count(const BlockId& block, Class c) {
   ++tally_.classes[static_cast<uint32_t>(c)];
   const bool violation = c == Class::kLost || c == Class::kCorrupt || c == Class::kPhantom;
   if (!violation || findings_.size() >= kFindingsMax) return;
-  findings_.push_back(std::string(class_name(c)) + ": block " + short_name(block.base) + " rank " +
-                      std::to_string(block.rank));
+  std::string text = std::string(class_name(c)) + ": block " + short_name(block.base) + " rank " +
+                     std::to_string(block.rank) + " in loop " + std::to_string(loop_);
+  if (const auto page = pages_.find(block); page != pages_.end() && page->second.acknowledged) {
+    text += ", acknowledged in loop " + std::to_string(page->second.acknowledged_loop);
+    if (page->second.seen_loop) text += ", seen in loop " + std::to_string(*page->second.seen_loop);
+  }
+  findings_.push_back(std::move(text));
 }
 
 void Book::write_off(Page& page) {
@@ -107,6 +113,7 @@ std::optional<Class> Book::found(const BlockId& block, std::optional<Salt> write
     return bad;
   }
   Page& page = pages_[block];
+  page.seen_loop = loop_;
   if (page.written_off) {
     page.written_off = false;
     count(block, Class::kRevived);

@@ -47,6 +47,9 @@ struct Tally {
 
 class Book {
  public:
+  // Which loop it is, for the findings only.
+  void at_loop(uint32_t loop) { loop_ = loop; }
+
   // ---- written by the load
   void declare(const BaseId& base, uint32_t rank_count);
   // A new writer for the block; nothing of it may ever be seen before finish().
@@ -86,6 +89,8 @@ class Book {
     bool acknowledged = false;
     bool durable = false;
     bool written_off = false;  // evicted, lost or cached lost
+    uint32_t acknowledged_loop = 0;
+    std::optional<uint32_t> seen_loop;  // by the last audit that found it
   };
   std::optional<Class> bytes_class(const BlockId& block, std::optional<Salt> writer) const;
   void count(const BlockId& block, Class c);
@@ -95,6 +100,7 @@ class Book {
   std::map<BaseId, uint32_t> rank_counts_;
   Tally tally_;
   std::vector<std::string> findings_;
+  uint32_t loop_ = 0;
 };
 
 }  // namespace varve::ledger

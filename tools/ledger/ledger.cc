@@ -88,6 +88,7 @@ bool Ledger::start(const LoopPlan& plan) {
   if (shards_before_ != 0 && shards_before_ != plan.shards && !plan.first_of_folder)
     ++totals_.shards_changed;
   shards_before_ = plan.shards;
+  world_->book.at_loop(plan.loop);
   const auto arguments = daemon_arguments(plan, folder_, options_.mutant);
   daemon_ = std::make_unique<Daemon>(DaemonOptions{options_.varved, arguments, log_path_});
   Status status = daemon_->start();
@@ -198,6 +199,7 @@ void Ledger::end(const LoopPlan& plan) {
 bool Ledger::closing_audit() {
   LoopPlan plan = plan_loop(options_.seed, static_cast<uint32_t>(totals_.loops) - 1);
   plan.first_of_folder = false;
+  ++plan.loop;  // what comes after the last
   const bool good = start(plan) && settle(plan, true) && !failed();
   daemon_->kill_now();
   return good;

@@ -29,15 +29,6 @@ void LoadCounts::merge(const LoadCounts& o) {
   if (broken_hit.empty()) broken_hit = o.broken_hit;
 }
 
-void drain_events(Client& client, OpId op, std::vector<Code>* wanted) {
-  Event event;
-  while (client.poll(event)) {
-    if (wanted != nullptr && event.op == op && event.kind == Event::Kind::kReserved) {
-      *wanted = event.codes;
-    }
-  }
-}
-
 void Load::run(const std::atomic<bool>& stop) {
   while (!stop) {
     if (seat_.client().state() != SessionState::kReady) {
@@ -88,13 +79,13 @@ Load::Run Load::choose_push() {
   return Run();
 }
 
-Result<Event> Load::ended(OpId op) {
-  Result<Event> event = seat_.client().wait(op, kHungAfter);
+Result<Event> Load::ended(OpId op, std::vector<Code>* reserved) {
+  Result<Event> event = seat_.ended(op, kHungAfter, reserved);
   if (!event) ++counts_.hung;
   return event;
 }
 
-void Load::push(Run run) {
+void Load::push(const Run& run) {
   const Kind& kind = world_.kinds[run.kind];
   PushRequest request;
   request.format = seat_.format(run.kind);
@@ -104,75 +95,68 @@ void Load::push(Run run) {
   const bool durable = !random_.chance(kCachedPerMille);
   request.ack = durable ? wire::AckKind::kDurable : wire::AckKind::kCached;
   request.deadline_ns = kOpDeadline;
-  std::vector<Salt> salts;
-  std::vector<bool> kept;  // must be there: a grant is a loss
+  std::vector<Offer> offers(run.count);
   {
     const std::lock_guard<std::mutex> lock(world_.lock);
     for (uint32_t i = 0; i < run.count; ++i) {
       request.ids.push_back(kind.ids[run.first + i]);
       request.slots.push_back(i);
-      salts.push_back(++world_.last_salt);
-      kept.push_back(options_.audited && world_.book.must_keep(request.ids.back()));
-      world_.book.begin(block(run, i), salts.back());
+      offers[i].salt = ++world_.last_salt;
+      offers[i].kept = options_.audited && world_.book.must_keep(request.ids.back());
+      world_.book.begin(block(run, i), offers[i].salt);
     }
   }
   ++counts_.pushes;
   counts_.blocks_offered += run.count;
   const Result<OpId> op = seat_.client().push(std::move(request));
   if (!op) return;
-  bool finished = false;
-  hand_over(run, *op, salts, &finished);
-  const Result<Event> pushed = ended(*op);
+  const bool finished = hand_over(run, *op, offers);
+  std::vector<Code> reserved;
+  const Result<Event> pushed = ended(*op, &reserved);
   if (!pushed) return;
   counts_.bytes_pushed += pushed->bytes;
-  if (finished)
-    settle_push(run, salts, kept, *pushed, durable);
-  else
-    drain_events(seat_.client(), *op, nullptr);
+  if (finished) settle_push(run, offers, reserved, *pushed, durable);
 }
 
 // "Computes" layer after layer; sometimes gives up in between, sometimes after the last one.
-void Load::hand_over(const Run& run, OpId op, const std::vector<Salt>& salts, bool* finished) {
+// True: the last layer was handed over, so the daemon may commit.
+bool Load::hand_over(const Run& run, OpId op, const std::vector<Offer>& offers) {
   const Kind& kind = world_.kinds[run.kind];
   const auto layers = static_cast<uint32_t>(kind.format.ranks[run.rank].size());
   const bool gives_up = random_.chance(kCancelPerMille);
   const auto gives_up_at = static_cast<uint32_t>(random_.between(0, layers));
-  for (uint32_t l = 0; l < layers; ++l) {
+  for (uint32_t l = 0; l <= layers; ++l) {
     if (gives_up && gives_up_at == l) {
       ++counts_.cancels;
-      return seat_.client().cancel(op);
+      seat_.client().cancel(op);
+      return l == layers;
     }
+    if (l == layers) break;
     for (uint32_t i = 0; i < run.count; ++i)
-      fill_layer(block(run, i), l, salts[i], seat_.layer(run.kind, run.rank, l, i));
+      fill_layer(block(run, i), l, offers[i].salt, seat_.layer(run.kind, run.rank, l, i));
     if (l + 1 == layers) {
       const std::lock_guard<std::mutex> lock(world_.lock);
       for (uint32_t i = 0; i < run.count; ++i)
-        world_.book.finish(block(run, i), salts[i]);
-      *finished = true;
+        world_.book.finish(block(run, i), offers[i].salt);
     }
     // A refusal here means that the op has ended; its event says why.
-    if (!seat_.client().push_layer(op, l).ok()) return;
+    if (!seat_.client().push_layer(op, l).ok()) return l + 1 == layers;
   }
-  if (gives_up) {
-    ++counts_.cancels;
-    seat_.client().cancel(op);
-  }
+  return true;
 }
 
-void Load::settle_push(const Run& run, const std::vector<Salt>& salts,
-                       const std::vector<bool>& kept, const Event& pushed, bool durable) {
-  std::vector<Code> reserved;
-  drain_events(seat_.client(), pushed.op, &reserved);
+void Load::settle_push(const Run& run, const std::vector<Offer>& offers,
+                       const std::vector<Code>& reserved, const Event& pushed, bool durable) {
   const std::lock_guard<std::mutex> lock(world_.lock);
   for (uint32_t i = 0; i < run.count; ++i) {
     const bool granted = i < reserved.size() && reserved[i] == Code::kOk;
     if (i < reserved.size() && reserved[i] == Code::kCancelled) ++counts_.blocks_existing;
     if (!granted) {
-      world_.book.retract(block(run, i), salts[i]);
+      world_.book.retract(block(run, i), offers[i].salt);
       continue;
     }
     ++counts_.blocks_granted;
-    if (kept[i]) world_.book.granted_again(block(run, i), world_.room);
+    if (offers[i].kept) world_.book.granted_again(block(run, i), world_.room);
     if (i >= pushed.codes.size() || pushed.codes[i] != Code::kOk) continue;
     world_.book.acknowledge(block(run, i), durable);
     ++(durable ? counts_.acks_durable : counts_.acks_cached);
@@ -237,7 +221,6 @@ void Load::pull_blocks(const Run& run, uint32_t count, uint64_t lease) {
       }
     }
   }
-  drain_events(seat_.client(), *op, nullptr);
 }
 
 }  // namespace varve::ledger

@@ -43,13 +43,17 @@ class Load {
   };
   Run choose_run();
   Run choose_push();
-  void push(Run run);
-  void hand_over(const Run& run, OpId op, const std::vector<Salt>& salts, bool* finished);
-  void settle_push(const Run& run, const std::vector<Salt>& salts, const std::vector<bool>& kept,
-                   const Event& pushed, bool durable);
+  void push(const Run& run);
+  struct Offer {  // what one block of a push is
+    Salt salt = 0;
+    bool kept = false;  // must be there already: a grant is a loss
+  };
+  void settle_push(const Run& run, const std::vector<Offer>& offers,
+                   const std::vector<Code>& reserved, const Event& pushed, bool durable);
+  bool hand_over(const Run& run, OpId op, const std::vector<Offer>& offers);
   void pull(const Run& run);
   void pull_blocks(const Run& run, uint32_t count, uint64_t lease);
-  Result<Event> ended(OpId op);
+  Result<Event> ended(OpId op, std::vector<Code>* reserved = nullptr);
   BlockId block(const Run& run, uint32_t i) const {
     return {world_.kinds[run.kind].ids[run.first + i], run.rank};
   }
@@ -60,8 +64,5 @@ class Load {
   Random random_;
   LoadCounts counts_;
 };
-
-// Events of ops that ended are nobody's; `wanted` receives the kReserved codes of one of them.
-void drain_events(Client& client, OpId op, std::vector<Code>* wanted);
 
 }  // namespace varve::ledger

@@ -1,6 +1,8 @@
 // World: the mix of formats, the ids of a folder, and a client's seat.
 #include "tools/ledger/world.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -136,6 +138,23 @@ std::optional<Salt> Seat::writer(const Kind& kind, uint32_t kind_index, const Bl
   for (uint32_t l = 0; l < kind.format.ranks[block.rank].size(); ++l)
     layers.push_back(layer(kind_index, block.rank, l, slot));
   return writer_of(block, layers);
+}
+
+Result<Event> Seat::ended(OpId op, Nanos timeout_ns, std::vector<Code>* reserved) {
+  const SystemClock clock;
+  const Nanos until = clock.now_ns() + timeout_ns;
+  Event event;
+  for (;;) {
+    while (client_->poll(event)) {
+      if (event.op != op || event.kind == Event::Kind::kLayer) continue;
+      if (event.kind != Event::Kind::kReserved) return event;
+      if (reserved != nullptr) *reserved = event.codes;
+    }
+    const Nanos now = clock.now_ns();
+    if (now >= until) return Status::timed_out("an op has no terminal event");
+    pollfd fd{client_->event_fd(), POLLIN, 0};
+    ::poll(&fd, 1, static_cast<int>((until - now) / kMillisecond + 1));
+  }
 }
 
 void Seat::poison(const Kind& kind, uint32_t kind_index, uint32_t rank, uint32_t slot) {

@@ -52,6 +52,8 @@ class Seat {
   void fill(const Kind& kind, uint32_t kind_index, const BlockId& block, uint32_t slot, Salt salt);
   std::optional<Salt> writer(const Kind& kind, uint32_t kind_index, const BlockId& block,
                              uint32_t slot);
+  // The terminal event of the seat's one op; `reserved` receives the codes of a push's kReserved.
+  Result<Event> ended(OpId op, Nanos timeout_ns, std::vector<Code>* reserved = nullptr);
   // Nothing of an earlier op may be taken for an answer.
   void poison(const Kind& kind, uint32_t kind_index, uint32_t rank, uint32_t slot);
 
