@@ -220,7 +220,6 @@ bool FlashImpl::reserve(uint32_t target, uint32_t slice, uint32_t pages) {
   if (!granted) {
     log.room_refused = true;
     log.room_refused_pages = pages;
-    log.unstall();
   }
   changed(this, log);
   return granted;

@@ -67,8 +67,8 @@ void ReclaimOp::run() {
 }
 
 bool ReclaimOp::wants(const Target& target, const SliceLog& log) {
-  if (target.draining || !target.ok() || !log.ready || log.stalled()) return false;
-  return log.room_refused || log.free_count() < log.low_water();
+  if (target.draining || !target.ok() || !log.ready) return false;
+  return log.room_refused || (!log.stalled() && log.free_count() < log.low_water());
 }
 
 void ReclaimOp::pick() {
@@ -96,6 +96,10 @@ void ReclaimOp::choose() {
     log_->room_refused = false;  // whoever was refused finds a free segment now
     return go(Stage::kChoose);
   }
+  if (log_->stalled()) {
+    ask();
+    return log_->stalled() ? give_up() : go(Stage::kChoose);
+  }
   if (log_->free_count() > free_best_) {
     free_best_ = log_->free_count();
     fruitless_ = 0;
@@ -103,7 +107,12 @@ void ReclaimOp::choose() {
   const std::optional<uint32_t> victim = log_->victim();
   const uint32_t usable = target_.geometry.fragment_pages_max();
   const uint32_t gain = victim.has_value() ? log_->gain(log_->segment(*victim)) : 0;
-  if (gain < std::max(1u, usable / 4) && asks_ < kAsksMax && ask()) return go(Stage::kChoose);
+  // Fragments of many sizes may not pack better than they lie: then only eviction makes room.
+  const bool little = gain < std::max(1u, usable / 4) || fruitless_ >= kFruitlessAsk;
+  if (little && asks_ < kAsksMax && ask()) {
+    fruitless_ = 0;
+    return go(Stage::kChoose);
+  }
   const uint32_t least = std::max(1u, pressed_ ? usable / 16 : usable / 4);
   if (gain < least || ++fruitless_ > kFruitlessMax) return give_up();
   asks_ = 0;

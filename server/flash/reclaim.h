@@ -29,7 +29,8 @@ class ReclaimOp final : public WindowOp {
   static constexpr uint32_t kAsksMax = 8;        // evictions asked for in one round
   static constexpr uint32_t kVerdictsMax = 256;  // entries in one turn
   static constexpr uint32_t kReadTries = 2;
-  static constexpr uint32_t kFruitlessMax = 20;  // victims without one more free segment
+  static constexpr uint32_t kFruitlessAsk = 2;  // victims without one more free segment
+  static constexpr uint32_t kFruitlessMax = 8;
 
   enum class Stage : uint8_t {
     kIdle,

@@ -232,6 +232,7 @@ OpenSegment* SliceLog::next_to_seal(bool all) {
 void SliceLog::sealing(OpenSegment& open) {
   VARVE_ASSERT(open.pending == 0 && open.reserved_count == 0);
   segments_[open.segment].state = SegmentState::kSealing;
+  if (open.use == SegmentUse::kAppend) stalled_ = false;  // reclaim's own copies are no news
   forget(open);
 }
 
@@ -250,7 +251,6 @@ void SliceLog::sealed(uint32_t index) {
   Segment& segment = segments_[index];
   VARVE_ASSERT(segment.state == SegmentState::kSealing || segment.state == SegmentState::kUnknown);
   segment.state = SegmentState::kSealed;
-  stalled_ = false;
   ++changed_segments;
 }
 
@@ -284,8 +284,8 @@ uint32_t SliceLog::gain(const Segment& segment) const {
 }
 
 void SliceLog::stall() {
+  if (!stalled_) stall_live_pages_ = live_pages_;
   stalled_ = true;
-  stall_live_pages_ = live_pages_;
 }
 
 std::optional<uint32_t> SliceLog::victim() const {
@@ -327,7 +327,6 @@ void SliceLog::erasing(uint32_t index) {
 void SliceLog::erased(uint32_t index) {
   VARVE_ASSERT(segments_[index].state == SegmentState::kErasing, index);
   ++changed_segments;
-  stalled_ = false;
   free_push(index);
 }
 

@@ -125,10 +125,9 @@ class SliceLog {
   // The sealed segment with the largest gain; of equal sizes that is the one with the least live
   // pages. The lowest sequence among equals.
   std::optional<uint32_t> victim() const;
-  // Nothing to gain: reclaim rests until a segment changes, a sixteenth of one was released, or a
-  // reservation is refused.
+  // Nothing to gain: reclaim copies nothing until new data was sealed or a sixteenth of a segment
+  // was released. A refused reservation meanwhile asks the user to evict, and no more.
   void stall();
-  void unstall() { stalled_ = false; }
   bool stalled() const { return stalled_; }
   void reclaiming(uint32_t segment);
   void reclaim_given_up(uint32_t segment);  // sealed as before

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recomputes every golden vector of the model from docs/FORMAT.md sections 2 to 4 alone.
+"""Recomputes every golden vector of model and flash from docs/FORMAT.md sections 2 to 7 alone.
 
 Shares no code with the product: hashlib for SHA-256, CRC32C and XXH3-64 (inputs of 17 to 128 bytes)
 in plain Python. Exit status 0 when all vectors hold; the first line that does not is printed.
@@ -213,7 +213,58 @@ def expect(where, got, wanted):
         sys.exit(f"{where}: computed {got}\n  but the file says {wanted}")
 
 
+def flash_structs():
+    """The structs of sections 5 to 7, filled with the values that flash_1.txt describes."""
+    target, node = bytes(range(16)), bytes(range(16, 32))
+    geometry = struct.pack("<QIIII", 64 << 20, 4, 256, 13, 8)
+
+    def superblock(crc):
+        page = struct.pack("<8sIIQ", b"VRVEVSB1", 1, crc, 7) + target + node
+        page += hashlib.sha256(geometry).digest() + geometry + struct.pack("<IIII", 5, 2, 1, 0)
+        page += struct.pack("<IIQII", 3, 4, 0, 0, 0)
+        return page.ljust(PAGE, b"\0")
+
+    def segment(crc):
+        head = struct.pack("<8sII", b"VRVESEG1", 1, crc) + target
+        return head + struct.pack("<IIQQII", 1, 6, 9, 0x0123456789ABCDEF, 5, 0)
+
+    base, attempt = bytes(range(32, 64)), struct.pack("<IIQ", 5, 2, 11)
+
+    def fragment(crc):
+        head = struct.pack("<8sIIQIIII", b"VRVEFRG1", 1, crc, 9, 17, 3, 1, 1)
+        head += base + bytes(range(64, 96)) + bytes(range(96, 128))
+        head += struct.pack("<II", 1, 2) + attempt
+        head += struct.pack("<QIIIHBBBBHIIIQ", 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 5000, 0, 2, 0x1112)
+        entry = struct.pack("<IIIBBHIIQ", 1, 5000, 5000, 0, 0, 0, 0xAABBCCDD, 0, 0x5566)
+        return head.ljust(256, b"\0") + entry
+
+    def prefix(crc, index, tag):
+        return struct.pack("<IIQ", crc, index, tag)
+
+    row = base + attempt + struct.pack("<HHHBBIIIIQ", 17, 3, 3, 1, 2, 5000, 0, 0, 0, 0x1112)
+
+    def footer(crc):
+        page = prefix(crc, 0, 9) + struct.pack("<8sIIII", b"VRVEFOT1", 1, 1, 6, 1)
+        page += struct.pack("<QQ", 9, 0x0123456789ABCDEF) + target + struct.pack("<II", 20, 5)
+        return (page.ljust(96, b"\0") + row).ljust(PAGE, b"\0")
+
+    def checkpoint(crc):
+        page = prefix(crc, 0, 3) + struct.pack("<8sII", b"VRVECKP1", 1, 1) + target
+        page += struct.pack("<QQIIQ", 3, 10, 1, 0, 1)
+        return page.ljust(PAGE, b"\0")
+
+    nonce = crc32c(0, struct.pack("<Q", 0x0123456789ABCDEF))
+    for case, fill, seed in (("superblock", superblock, 0), ("segment", segment, 0),
+                             ("fragment", fragment, nonce), ("footer", footer, nonce),
+                             ("checkpoint", checkpoint, 0)):
+        yield case, fill(crc32c(seed, fill(0)))
+
+
 def main():
+    wanted_structs = {one(group, "case"): one(group, "bytes") for group in records("flash_1.txt")}
+    for case, made in flash_structs():
+        expect(f"flash_1.txt {case}", made.rstrip(b"\0").hex(), wanted_structs.pop(case))
+    expect("flash_1.txt, cases left", wanted_structs, {})
     expect("crc32c", crc32c(0, b"123456789"), 0xE3069283)
     for group in records("format_1.txt"):
         encoded = encode_format(group)

@@ -56,7 +56,8 @@ TEST(Checkpoint, AlternatesBetweenTheTwoAreas) {
     fill(rig, 1 + round * 9, 9 + round * 9);
     rig.settle(kSecond / 10);
     rig.flash().checkpoint_now();
-    rig.run_until([&] { return rig.metric("checkpoints_total") == static_cast<int64_t>(round) + 1; });
+    rig.run_until(
+        [&] { return rig.metric("checkpoints_total") == static_cast<int64_t>(round) + 1; });
   }
   EXPECT_EQ(header_on_drive(rig, 0).write_count, 3u);
   EXPECT_EQ(header_on_drive(rig, 1).write_count, 4u);
@@ -103,8 +104,7 @@ TEST(Checkpoint, LeavesOutWhatDoesNotFit) {
   Rig rig(options);
   rig.start_and_recover();
   const auto geometry = geometry_of(rig.super(0));
-  const uint64_t room =
-      (geometry->checkpoint_pages - 2ull) * kEntriesPerPage;
+  const uint64_t room = (geometry->checkpoint_pages - 2ull) * kEntriesPerPage;
   const uint64_t count = room + 200;
   for (uint64_t seed = 1; seed <= count; ++seed) {
     TestFragment* f = rig.append(seed, 1, 3000, false);
@@ -115,8 +115,7 @@ TEST(Checkpoint, LeavesOutWhatDoesNotFit) {
   rig.start_and_recover();
   EXPECT_EQ(rig.user().known.size(), count);
   EXPECT_GT(rig.metric("recovered_total", 0, ",source=\"footer\""), 0);
-  EXPECT_LE(rig.metric("recovered_total", 0, ",source=\"checkpoint\""),
-            static_cast<int64_t>(room));
+  EXPECT_LE(rig.metric("recovered_total", 0, ",source=\"checkpoint\""), static_cast<int64_t>(room));
   EXPECT_EQ(rig.user().told.size(), count);
 }
 

@@ -311,6 +311,7 @@ TestFragment* Rig::append(uint64_t seed, uint32_t extents, uint32_t extent_bytes
   f.append.header_pages = f.header_runs;
   f.append.runs = f.runs;
   f.append.durable = durable;
+  f.append.limbo = append_limbo;
   struct Context {
     TestFragment* fragment;
     FakeUser* user;

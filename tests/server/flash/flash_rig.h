@@ -129,6 +129,7 @@ class Rig {
   }
 
   ManualClock clock;
+  Limbo append_limbo;  // of appends from now on
   RigOptions options;
   std::vector<std::unique_ptr<TestFragment>> appended;  // every one, of all starts
 

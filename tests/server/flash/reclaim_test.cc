@@ -31,7 +31,8 @@ TestFragment* append_somehow(Rig& rig, uint64_t seed, uint32_t extents, uint32_t
 
 void check_all(Rig& rig) {
   std::vector<std::pair<BlockId, Attempt>> all;
-  for (const auto& [block, known] : rig.user().known) all.push_back({block, known.attempt});
+  for (const auto& [block, known] : rig.user().known)
+    all.push_back({block, known.attempt});
   for (const auto& [block, attempt] : all) {
     const TestFragment* f = rig.fragment(block);
     ASSERT_EQ(f->attempt, attempt);
@@ -74,14 +75,17 @@ TEST(Reclaim, NeverLosesALiveFragmentUnderFullLoad) {
           << i;
     }
     EXPECT_GT(rig.metric("reinserted_total"), 0);
-    for (uint64_t i = 1; i <= 20; ++i) EXPECT_NE(rig.user().find(test_block(i)), nullptr) << i;
+    for (uint64_t i = 1; i <= 20; ++i)
+      EXPECT_NE(rig.user().find(test_block(i)), nullptr) << i;
     check_all(rig);
     // And nothing of the accounting drifts: what the user knows is what flash counts as live.
     uint64_t pages = 0;
-    for (const auto& [block, known] : rig.user().known) pages += known.place.pages;
+    for (const auto& [block, known] : rig.user().known)
+      pages += known.place.pages;
     rig.run_until([&] { return rig.flash().idle(); });
     pages = 0;
-    for (const auto& [block, known] : rig.user().known) pages += known.place.pages;
+    for (const auto& [block, known] : rig.user().known)
+      pages += known.place.pages;
     EXPECT_EQ(rig.flash().usage(0).live_pages, pages);
     EXPECT_EQ(rig.flash().usage(0).reserved_pages, 0u);
   }
@@ -109,7 +113,8 @@ TEST(Reclaim, ARefusedReservationAlwaysStartsMakingRoom) {
   Rig rig(one_slice());
   rig.start_and_recover();
   uint64_t seed = 1;
-  while (rig.append(seed, 1, 9000) != nullptr) ++seed;  // as fast as it goes
+  while (rig.append(seed, 1, 9000) != nullptr)
+    ++seed;  // as fast as it goes
   const uint32_t asks = rig.user().room_asks;
   rig.run_until([&] { return rig.flash().idle(); });
   EXPECT_GT(rig.user().room_asks, asks);
@@ -121,14 +126,16 @@ TEST(Reclaim, RestsWhenNothingMayGoAndWakesWhenSomethingDoes) {
   rig.start_and_recover();
   rig.user().may_evict = false;
   uint64_t seed = 1;
-  while (append_somehow(rig, seed, 1, 9000) != nullptr) ++seed;
+  while (append_somehow(rig, seed, 1, 9000) != nullptr)
+    ++seed;
   rig.settle(5 * kSecond);
   EXPECT_TRUE(rig.flash().idle());  // it does not copy around what is full
   const int64_t copied = rig.metric("reinserted_total");
   EXPECT_EQ(rig.append(5000, 1, 9000), nullptr);
   rig.settle(kSecond);
   EXPECT_EQ(rig.metric("reinserted_total"), copied);
-  for (uint64_t gone = 1; gone <= 12; ++gone) rig.user().evict(test_block(gone));
+  for (uint64_t gone = 1; gone <= 12; ++gone)
+    rig.user().evict(test_block(gone));
   EXPECT_NE(append_somehow(rig, 5001, 1, 9000), nullptr);
   check_all(rig);
 }
@@ -139,7 +146,8 @@ TEST(Reclaim, DoesNotCopyLargeFragmentsAroundForever) {
   rig.start_and_recover();
   rig.user().may_evict = false;
   uint64_t seed = 1;
-  while (append_somehow(rig, seed, 1, 100000) != nullptr) ++seed;
+  while (append_somehow(rig, seed, 1, 100000) != nullptr)
+    ++seed;
   rig.settle(5 * kSecond);
   EXPECT_TRUE(rig.flash().idle());
   EXPECT_EQ(rig.metric("reinserted_total"), 0);
@@ -150,7 +158,8 @@ TEST(Reclaim, WaitsForTheReadersOfItsVictim) {
   options.flash.reads_max = 1;
   Rig rig(options);
   rig.start_and_recover();
-  for (uint64_t seed = 1; seed <= 20; ++seed) ASSERT_NE(append_somehow(rig, seed, 1, 9000), nullptr);
+  for (uint64_t seed = 1; seed <= 20; ++seed)
+    ASSERT_NE(append_somehow(rig, seed, 1, 9000), nullptr);
   rig.settle(kSecond / 10);
   // A long queue of reads of the first segment, then everything in it dies and room is needed.
   struct One {
@@ -178,7 +187,8 @@ TEST(Reclaim, WaitsForTheReadersOfItsVictim) {
     if (f->append.place.segment == place.segment) rig.user().evict(f->block);
   }
   uint64_t seed = 100;
-  while (rig.append(seed, 1, 9000) != nullptr) ++seed;
+  while (rig.append(seed, 1, 9000) != nullptr)
+    ++seed;
   rig.run_until([&] { return reads.back()->done; });
   for (const auto& one : reads) {
     EXPECT_TRUE(one->done);

@@ -57,9 +57,9 @@ TEST(Scrub, FindsAFlippedBitInHeaderAndExtents) {
   const auto geometry = geometry_of(world.super(0));
   const auto flip = [&](const TestFragment& f, uint32_t page, uint32_t at) {
     const Place& place = f.append.place;
-    world.platter(0).bytes()[bytes_of(geometry->segment_page(place.slice, place.segment) +
-                                      place.page + page) +
-                             at] ^= std::byte{1};
+    world.platter(0)
+        .bytes()[bytes_of(geometry->segment_page(place.slice, place.segment) + place.page + page) +
+                 at] ^= std::byte{1};
   };
   flip(*world.appended[0], 0, 60);
   flip(*world.appended[1], world.appended[1]->table[1].page_offset, 300);

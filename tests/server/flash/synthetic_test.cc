@@ -1,5 +1,5 @@
-// The synthetic target of the recovery bench is recovered like a real one: exactly its fragments, from
-// checkpoints alone.
+// The synthetic target of the recovery bench is recovered like a real one: exactly its fragments,
+// from checkpoints alone.
 #include <gtest/gtest.h>
 
 #include <set>
