@@ -32,8 +32,9 @@ Status DriveCeiling::find_runs(uint32_t file) {
   struct stat info = {};
   if (::fstat(files_[file], &info) != 0) return Status::io("bench: fstat", errno);
   const auto end = static_cast<uint64_t>(info.st_size);
-  const ByteSpan buffer = buffers_->bytes().first(options_.run_bytes);
-  for (uint64_t at = 0; at + options_.run_bytes <= end; at += options_.run_bytes) {
+  const ByteSpan buffer = buffers_->bytes().first(kDriveRequestBytes);
+  uint64_t found_bytes = 0;  // written in a row, not yet part of a run
+  for (uint64_t at = 0; at + buffer.size() <= end; at += buffer.size()) {
     const ssize_t got =
         ::pread(files_[file], buffer.data(), buffer.size(), static_cast<off_t>(at));
     if (got != static_cast<ssize_t>(buffer.size())) return Status::io("bench: pread", errno);
@@ -41,7 +42,10 @@ Status DriveCeiling::find_runs(uint32_t file) {
     for (uint64_t page = 0; written && page < buffer.size(); page += kPageBytes) {
       written = load<uint64_t>(buffer, page) != 0;
     }
-    if (written) runs_.push_back({file, at});
+    found_bytes = written ? found_bytes + buffer.size() : 0;
+    if (found_bytes < options_.run_bytes) continue;
+    runs_.push_back({file, at + buffer.size() - options_.run_bytes});
+    found_bytes = 0;
   }
   return {};
 }

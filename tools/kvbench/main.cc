@@ -38,9 +38,8 @@ varve::kvbench::PullBarOptions pull_options(const Options& options, const std::s
   pull.folder = folder;
   pull.lanes = options.lanes;
   if (options.quick) {
-    pull.shape.blocks = 32;
+    pull.shape.blocks = 96;
     pull.rounds = 3;
-    pull.target_bytes = varve::kGiB;
     pull.flash_dram_bytes = 64 * varve::kMiB;
   }
   if (options.rounds > 0) pull.rounds = options.rounds;

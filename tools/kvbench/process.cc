@@ -133,9 +133,13 @@ Daemon::~Daemon() {
     (void)::kill(pid_, SIGTERM);
     const SystemClock clock;
     const Nanos until_ns = clock.now_ns() + kStopWait;
-    while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
+    int end = 0;
+    while (::waitpid(pid_, &end, WNOHANG) == 0) {
       if (clock.now_ns() >= until_ns) (void)::kill(pid_, SIGKILL);
       sleep_ms(10);
+    }
+    if (WIFSIGNALED(end)) {
+      std::fprintf(stderr, "varve_bench: varved ended by signal %d\n", WTERMSIG(end));
     }
   }
   if (output_ >= 0) (void)::close(output_);

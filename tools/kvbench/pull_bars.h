@@ -14,8 +14,8 @@ struct PullBarOptions {
   std::string folder;  // for the daemon's data; emptied by the caller
   uint32_t lanes = 1;
   uint32_t rounds = 9;
-  uint32_t targets = 4;
-  uint64_t target_bytes = 2 * kGiB;
+  uint32_t targets = 2;
+  uint64_t target_bytes = 4 * kGiB;  // enough that no slice evicts
   uint64_t flash_dram_bytes = 128 * kMiB;  // of the flash bar's daemon: nothing stays in DRAM
 };
 
