@@ -26,10 +26,6 @@ bool Ledger::failed() const {
          (world_ && world_->book.tally().violations() > 0);
 }
 
-bool Ledger::clean() const {
-  return !failed();
-}
-
 void Ledger::problem(const LoopPlan& plan, const std::string& text) {
   totals_.problems.push_back("loop " + std::to_string(plan.loop) + ": " + text);
 }
@@ -74,12 +70,14 @@ void Ledger::open_folder(const LoopPlan& plan) {
 void Ledger::close_folder() {
   if (!world_) return;
   daemon_.reset();
-  const bool keep = failed();
+  if (failed()) kept_ = folder_;
   totals_.tally.merge(world_->book.tally());
   for (const std::string& finding : world_->book.findings())
     totals_.problems.push_back(finding);
   world_.reset();
-  if (keep) return;
+  // The planted fault, caught as what it is, needs no looking at.
+  if (options_.mutant && passed(options_, totals_)) kept_.clear();
+  if (!kept_.empty()) return;
   std::filesystem::remove_all(folder_);
   std::filesystem::remove(log_path_);
 }

@@ -40,8 +40,8 @@ class Ledger {
   // Runs all loops, or until a violation; progress lines go to stdout.
   void run();
   const LedgerTotals& totals() const { return totals_; }
-  const std::string& folder() const { return folder_; }
-  bool clean() const;
+  const std::string& folder() const { return folder_; }  // the last one
+  const std::string& kept() const { return kept_; }      // with a violation in it; empty = none
 
  private:
   void open_folder(const LoopPlan& plan);
@@ -58,7 +58,7 @@ class Ledger {
 
   const LedgerOptions options_;
   LedgerTotals totals_;
-  std::string folder_, log_path_;
+  std::string folder_, log_path_, kept_;
   std::unique_ptr<World> world_;
   std::unique_ptr<Seat> auditor_;
   std::vector<std::unique_ptr<Seat>> seats_;

@@ -24,8 +24,8 @@ int report(const LedgerOptions& options, const Ledger& ledger, const std::string
     file << report_json(options, totals);
     if (!file.flush()) std::fprintf(stderr, "varve_ledger: cannot write %s\n", json_path.c_str());
   }
-  if (!totals.problems.empty()) {
-    std::printf("kept: %s and %s.log\n", ledger.folder().c_str(), ledger.folder().c_str());
+  if (!ledger.kept().empty()) {
+    std::printf("kept: %s and %s.log\n", ledger.kept().c_str(), ledger.kept().c_str());
   }
   std::printf("repeat: tools/dev ledger --loops %u --seed %llu%s\n", options.loops,
               static_cast<unsigned long long>(options.seed), options.mutant ? " --mutant" : "");
@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
                  options.varved.c_str());
     return 2;
   }
+  varve::log_level_set(varve::LogLevel::kWarn);  // a client says much when its daemon dies
   Ledger ledger(options);
   ledger.run();
   return report(options, ledger, json_path);

@@ -1,0 +1,150 @@
+// Goal: each of the six classes is given where it is due and nowhere else.
+// Method: short histories of one or two blocks, judged by the book.
+#include "tools/ledger/book.h"
+
+#include <gtest/gtest.h>
+
+namespace varve::ledger {
+namespace {
+
+constexpr bool kDurable = true, kCached = false;
+
+struct BookTest : ::testing::Test {
+  BookTest() {
+    base.bytes.fill(std::byte{7});
+    pair.bytes.fill(std::byte{8});
+    book.declare(base, 1);
+    book.declare(pair, 2);
+  }
+  void commit(const BlockId& block, Salt salt, bool durable) {
+    book.begin(block, salt);
+    book.finish(block, salt);
+    book.acknowledge(block, durable);
+  }
+  uint64_t of(Class c) const { return book.tally().of(c); }
+
+  Book book;
+  BaseId base, pair;
+};
+
+TEST_F(BookTest, AnAcknowledgedBlockThatIsThereIsIntactAtEveryAudit) {
+  commit({base, 0}, 1, kDurable);
+  EXPECT_EQ(book.found({base, 0}, 1), Class::kIntact);
+  EXPECT_EQ(book.found({base, 0}, 1), Class::kIntact);
+  EXPECT_EQ(of(Class::kIntact), 2u);
+  EXPECT_EQ(book.tally().violations(), 0u);
+}
+
+TEST_F(BookTest, ADurableBlockThatIsGoneIsLostOnceAndSaysItsHistory) {
+  book.at_loop(3);
+  commit({base, 0}, 1, kDurable);
+  book.at_loop(5);
+  book.missing(base, {0}, Room::kRoomy);
+  book.missing(base, {0}, Room::kRoomy);
+  EXPECT_EQ(of(Class::kLost), 1u);
+  ASSERT_EQ(book.findings().size(), 1u);
+  EXPECT_NE(book.findings()[0].find("in loop 5, acknowledged in loop 3"), std::string::npos);
+}
+
+TEST_F(BookTest, GoneFromATightFolderIsEvicted) {
+  commit({base, 0}, 1, kDurable);
+  book.missing(base, {0}, Room::kTight);
+  EXPECT_EQ(of(Class::kEvicted), 1u);
+  EXPECT_EQ(of(Class::kLost), 0u);
+}
+
+TEST_F(BookTest, ACachedBlockMayGo) {
+  commit({base, 0}, 1, kCached);
+  book.missing(base, {0}, Room::kRoomy);
+  EXPECT_EQ(book.tally().cached_lost, 1u);
+  EXPECT_EQ(book.tally().violations(), 0u);
+}
+
+TEST_F(BookTest, WhatWasNeverAcknowledgedIsNotMissed) {
+  book.begin({base, 0}, 1);
+  book.finish({base, 0}, 1);
+  book.missing(base, {0}, Room::kRoomy);
+  EXPECT_EQ(book.tally().violations(), 0u);
+  EXPECT_EQ(book.tally().cached_lost, 0u);
+}
+
+TEST_F(BookTest, FoundAgainIsRevived) {
+  commit({base, 0}, 1, kDurable);
+  book.missing(base, {0}, Room::kTight);
+  EXPECT_EQ(book.found({base, 0}, 1), Class::kRevived);
+}
+
+TEST_F(BookTest, CommittedWithoutAnAnswerIsLegal) {
+  book.begin({base, 0}, 1);
+  book.finish({base, 0}, 1);
+  EXPECT_EQ(book.found({base, 0}, 1), std::nullopt);
+  EXPECT_EQ(book.tally().unanswered, 1u);
+}
+
+TEST_F(BookTest, BytesOfNobodyAreCorrupt) {
+  commit({base, 0}, 1, kDurable);
+  EXPECT_EQ(book.found({base, 0}, std::nullopt), Class::kCorrupt);
+}
+
+TEST_F(BookTest, AWriterThatNeverFinishedIsAPhantom) {
+  commit({base, 0}, 1, kDurable);
+  book.begin({base, 0}, 2);
+  EXPECT_EQ(book.found({base, 0}, 2), Class::kPhantom);
+}
+
+TEST_F(BookTest, AWriterThatWasNotGrantedIsAPhantom) {
+  commit({base, 0}, 1, kDurable);
+  book.begin({base, 0}, 2);
+  book.finish({base, 0}, 2);
+  book.retract({base, 0}, 2);
+  book.judge_bytes({base, 0}, 2);
+  EXPECT_EQ(of(Class::kPhantom), 1u);
+}
+
+TEST_F(BookTest, ABlockThatNobodyPushedIsAPhantom) {
+  EXPECT_EQ(book.found({base, 0}, 9), Class::kPhantom);
+}
+
+TEST_F(BookTest, OfTwoWritersEitherMayHaveWon) {
+  commit({base, 0}, 1, kCached);
+  commit({base, 0}, 2, kDurable);
+  EXPECT_EQ(book.found({base, 0}, 1), Class::kIntact);
+  EXPECT_EQ(book.found({base, 0}, 2), Class::kIntact);
+}
+
+TEST_F(BookTest, SiblingsThatAreAllDurableAreLostTogether) {
+  commit({pair, 0}, 1, kDurable);
+  commit({pair, 1}, 2, kDurable);
+  EXPECT_TRUE(book.must_keep(pair));
+  book.missing(pair, {0, 1}, Room::kRoomy);
+  EXPECT_EQ(of(Class::kLost), 2u);
+}
+
+TEST_F(BookTest, ARunWithoutAllItsSiblingsMayBeDropped) {
+  commit({pair, 0}, 1, kDurable);
+  commit({pair, 1}, 2, kCached);
+  EXPECT_FALSE(book.must_keep(pair));
+  book.missing(pair, {0, 1}, Room::kRoomy);
+  EXPECT_EQ(book.tally().partial_gone, 1u);
+  EXPECT_EQ(book.tally().cached_lost, 1u);
+  EXPECT_EQ(book.tally().violations(), 0u);
+}
+
+TEST_F(BookTest, GrantingADurableBlockAgainProvesItsLoss) {
+  commit({base, 0}, 1, kDurable);
+  book.granted_again({base, 0}, Room::kTight);
+  EXPECT_EQ(of(Class::kLost), 0u);
+  book.granted_again({base, 0}, Room::kRoomy);
+  EXPECT_EQ(of(Class::kLost), 1u);
+}
+
+TEST_F(BookTest, TalliesAddUp) {
+  commit({base, 0}, 1, kDurable);
+  book.found({base, 0}, 1);
+  Tally sum = book.tally();
+  sum.merge(book.tally());
+  EXPECT_EQ(sum.of(Class::kIntact), 2u);
+}
+
+}  // namespace
+}  // namespace varve::ledger
