@@ -105,6 +105,7 @@ void Book::count(const BlockId& block, Class c) {
 void Book::write_off(Page& page) {
   page.acknowledged = page.durable = false;
   page.written_off = true;
+  page.gone = page.finished;
 }
 
 std::optional<Class> Book::found(const BlockId& block, std::optional<Salt> writer) {
@@ -114,8 +115,9 @@ std::optional<Class> Book::found(const BlockId& block, std::optional<Salt> write
   }
   Page& page = pages_[block];
   page.seen_loop = loop_;
-  if (page.written_off) {
-    page.written_off = false;
+  const bool written_off = page.written_off;
+  page.written_off = false;
+  if (written_off && page.gone.count(*writer) == 1) {
     count(block, Class::kRevived);
     return Class::kRevived;
   }

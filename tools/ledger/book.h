@@ -89,6 +89,7 @@ class Book {
     bool acknowledged = false;
     bool durable = false;
     bool written_off = false;  // evicted, lost or cached lost
+    std::set<Salt> gone;       // the writers of that time; later ones do not revive it
     uint32_t acknowledged_loop = 0;
     std::optional<uint32_t> seen_loop;  // by the last audit that found it
   };

@@ -208,7 +208,10 @@ void Ledger::note_metrics() {
   auto sums = metric_sums(read_text(folder_ + "/metrics.prom"));
   totals_.recovered_blocks += static_cast<uint64_t>(sums["varve_flash_recovered_total"]);
   totals_.dropped_fragments += static_cast<uint64_t>(sums["varve_flash_dropped_total"]);
-  totals_.evicted_blocks += static_cast<uint64_t>(sums["varve_evicted_blocks_total"]);
+  const auto evicted = static_cast<uint64_t>(sums["varve_evicted_blocks_total"]);
+  totals_.evicted_blocks += evicted;
+  // It says so itself: from here on an absence in this folder proves nothing.
+  if (evicted > 0) world_->room = Room::kTight;
 }
 
 void Ledger::progress(uint32_t loops) const {

@@ -9,9 +9,11 @@ namespace {
 
 // Sixteen slices of at least six segments of 4 MiB are the smallest target there is.
 constexpr uint64_t kTargetBytesTight = 400 * kMiB;
-constexpr uint64_t kTargetBytesRoomy = 512 * kMiB;
+// Its slices stay so empty that no order of sizes and of restarts makes one of them evict.
+constexpr uint64_t kTargetBytesRoomy = 1 * kGiB;
 constexpr uint32_t kTightEvery = 4;
 constexpr uint32_t kTightScale = 3;
+constexpr uint64_t kDrainMs = 1000;  // half of it passes before the load's sessions are closed
 constexpr uint64_t kDramBytes = 64 * kMiB;  // less than the blocks: audits read the drive
 
 Random random_of(uint64_t seed, uint64_t what, uint64_t number) {
@@ -30,7 +32,7 @@ FolderPlan plan_folder(uint64_t seed, uint32_t number) {
     folder.target_bytes = kTargetBytesTight;
     folder.scale = kTightScale;
   } else {
-    folder.targets = static_cast<uint32_t>(random.between(2, 4));
+    folder.targets = static_cast<uint32_t>(random.between(2, 3));
     folder.target_bytes = kTargetBytesRoomy;
   }
   return folder;
@@ -71,6 +73,7 @@ std::vector<std::string> daemon_arguments(const LoopPlan& plan, const std::strin
   add("--target-bytes", plan.folder.target_bytes);
   add("--dram-bytes", kDramBytes);
   add("--shards", plan.shards);
+  add("--drain-ms", kDrainMs);
   add("--fault-spill-per-mille", plan.spill_per_mille);
   add("--fault-seed", plan.seed >> 1);
   if (mutant) out.push_back("--fault-ack-before-flush");

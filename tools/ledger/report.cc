@@ -49,6 +49,7 @@ std::vector<Row> count_rows(const LedgerTotals& t) {
       {"cancels", t.load.cancels, ""},
       {"hung_ops", t.load.hung, "must be 0"},
       {"recovered_blocks", t.recovered_blocks, "as varved counts them, over audited lives"},
+      {"evicted_by_varved", t.evicted_blocks, "as far as its file of metrics, a second old, says"},
       {"dropped_fragments", t.dropped_fragments, "torn and other, as varved counts them"},
   };
 }

@@ -74,6 +74,15 @@ TEST_F(BookTest, FoundAgainIsRevived) {
   EXPECT_EQ(book.found({base, 0}, 1), Class::kRevived);
 }
 
+TEST_F(BookTest, ALaterWriterRevivesNothing) {
+  commit({base, 0}, 1, kCached);
+  book.missing(base, {0}, Room::kRoomy);
+  book.begin({base, 0}, 2);
+  book.finish({base, 0}, 2);
+  EXPECT_EQ(book.found({base, 0}, 2), std::nullopt);
+  EXPECT_EQ(book.tally().unanswered, 1u);
+}
+
 TEST_F(BookTest, CommittedWithoutAnAnswerIsLegal) {
   book.begin({base, 0}, 1);
   book.finish({base, 0}, 1);
