@@ -1,7 +1,7 @@
 // Client: a thread with a reactor and a ClientCore, behind calls that any thread may make.
 //
-// Calls become messages to that thread; events come back through a locked queue and one eventfd. This file is
-// the one place in the client where a mutex stands: it is outside of every data path.
+// Calls become messages to that thread; events come back through a locked queue and one eventfd.
+// This file is the one place in the client where a mutex stands: it is outside of every data path.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -104,8 +104,8 @@ class ThreadedClient final : public Client {
   std::deque<Event> events_;  // mutex_
   bool signalled_ = false;    // mutex_; event_fd_ is readable
   std::set<OpId> live_ops_;   // mutex_; ours, until the terminal event
-  ClientCounters counters_;        // mutex_
-  Status last_error_;              // mutex_
+  ClientCounters counters_;   // mutex_
+  Status last_error_;         // mutex_
 };
 
 Status ThreadedClient::start() {
@@ -212,8 +212,8 @@ void ThreadedClient::signal() {
   signalled_ = !signalled_;
   uint64_t count = 1;
   // Neither can fail: the counter goes from 0 to 1 and back.
-  const ssize_t done = signalled_ ? write(event_fd_, &count, sizeof(count))
-                                  : read(event_fd_, &count, sizeof(count));
+  const ssize_t done =
+      signalled_ ? write(event_fd_, &count, sizeof(count)) : read(event_fd_, &count, sizeof(count));
   VARVE_ASSERT(done == sizeof(count), errno);
 }
 
@@ -359,7 +359,8 @@ Result<Event> ThreadedClient::wait(OpId op, Nanos timeout_ns) {
   }
   const auto last = std::find_if(events_.begin(), events_.end(),
                                  [op](const Event& e) { return e.op == op && terminal(e); });
-  if (last == events_.end()) return Status::invalid("wait: no such op, or its last event was taken");
+  if (last == events_.end())
+    return Status::invalid("wait: no such op, or its last event was taken");
   Event out = std::move(*last);
   // An op's terminal event is its last: the earlier ones, not taken yet, go with it.
   std::erase_if(events_, [op](const Event& e) { return e.op == op; });

@@ -27,9 +27,13 @@ ClientOp::ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns)
   core_.reactor().arm(timer_, deadline_ns);
 }
 
-ClientOp::~ClientOp() { core_.reactor().cancel(timer_); }
+ClientOp::~ClientOp() {
+  core_.reactor().cancel(timer_);
+}
 
-void ClientOp::retire() { core_.reactor().cancel(timer_); }
+void ClientOp::retire() {
+  core_.reactor().cancel(timer_);
+}
 
 Nanos ClientOp::left_ns() const {
   const Nanos now = core_.reactor().now_ns();
@@ -55,8 +59,7 @@ Event ClientOp::event(Event::Kind kind) const {
 }
 
 Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
-    : env_(env),
-      reactor_(reactor),
+    : reactor_(reactor),
       options_(options),
       session_(env, reactor, options_, *this),
       pieces_(kPieceSendsMax),
@@ -287,7 +290,8 @@ const ClientLease* Core::find_lease(uint64_t lease) {
 void Core::release(uint64_t lease) {
   const auto found = leases_.find(lease);
   if (found == leases_.end()) return;
-  for (const ServerLease& part : found->second.parts) release_on_wire(part.lease);
+  for (const ServerLease& part : found->second.parts)
+    release_on_wire(part.lease);
   leases_.erase(found);
 }
 
@@ -331,7 +335,8 @@ void Core::Reaper::run() {
 void Core::close() {
   if (closing_) return;
   closing_ = true;
-  for (const auto& [id, op] : ops_) op->cancel(Status::cancelled("the client closes"));
+  for (const auto& [id, op] : ops_)
+    op->cancel(Status::cancelled("the client closes"));
   leases_.clear();
   session_.close();
   changed();
@@ -364,7 +369,8 @@ void Core::on_lost(Status cause) {
     format->answered = false;
   }
   leases_.clear();
-  for (const auto& [id, op] : ops_) op->on_lost(cause);
+  for (const auto& [id, op] : ops_)
+    op->on_lost(cause);
   changed();
 }
 
@@ -415,7 +421,8 @@ void Core::wake_pushes() {
 }
 
 void Core::wake_all() {
-  for (const auto& [id, op] : ops_) op->wake();
+  for (const auto& [id, op] : ops_)
+    op->wake();
 }
 
 namespace {

@@ -1,7 +1,9 @@
-// Core: the client's ops, formats, regions, leases and events on one reactor (ClientCore's implementation).
+// Core: the client's ops, formats, regions, leases and events on one reactor (ClientCore's
+// implementation).
 //
-// Owns everything behind ClientCore. The ops (match.h, pull.h, push.h) reach the session, the formats and the event
-// queue through it. One thread; an op is freed only after its terminal event was made (C2, C3).
+// Owns everything behind ClientCore. The ops (match.h, pull.h, push.h) reach the session, the
+// formats and the event queue through it. One thread; an op is freed only after its terminal event
+// was made (C2, C3).
 #pragma once
 
 #include <deque>
@@ -47,7 +49,8 @@ struct ClientLease {  // what one match was promised, over all its batches
 
 class Core;
 
-// What all ops share: identity, deadline, one terminal event. news() is noted, run() acts (rule 17).
+// What all ops share: identity, deadline, one terminal event. news() is noted, run() acts (rule
+// 17).
 class ClientOp : public Task {
  public:
   ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns);
@@ -62,8 +65,8 @@ class ClientOp : public Task {
     if (stop_.ok()) stop_ = cause;
     wake();
   }
-  void retire();  // no deadline any more
-  Nanos left_ns() const;  // until the deadline; at least 1
+  void retire();                           // no deadline any more
+  Nanos left_ns() const;                   // until the deadline; at least 1
   virtual void on_lost(Status cause) = 0;  // the session is gone, its lanes fenced
   virtual void on_frame(const wire::Frame& frame) = 0;
   virtual void on_timer();  // the deadline, unless the op armed it for more
@@ -172,7 +175,6 @@ class Core final : public ClientCore, private SessionUser {
     const char* name() const override { return "client.reap"; }
   };
 
-  Env& env_;
   Reactor& reactor_;
   ClientOptions options_;
   ClientSession session_;

@@ -64,15 +64,16 @@ uint32_t BoundLayout::pieces(uint32_t slot, const ExtentSpec& extent, uint32_t o
   uint32_t covered = 0;
   uint32_t layer = extent.layer_first;
   uint64_t at = uint64_t{extent.layer_offset} + offset;  // inside `layer`
-  while (at >= layers_[layer].bytes) at -= layers_[layer++].bytes;
+  while (at >= layers_[layer].bytes)
+    at -= layers_[layer++].bytes;
   while (covered < length) {
     const Layer& l = layers_[layer];
     const uint64_t segment = at / l.segment_bytes;
     const uint32_t inside = static_cast<uint32_t>(at % l.segment_bytes);
     const uint32_t bytes = std::min(l.segment_bytes - inside, length - covered);
     std::byte* data = l.base + slot * l.stride + segment * l.segment_stride + inside;
-    if (used > 0 && static_cast<std::byte*>(pieces[used - 1].iov_base) + pieces[used - 1].iov_len ==
-                        data) {
+    if (used > 0 &&
+        static_cast<std::byte*>(pieces[used - 1].iov_base) + pieces[used - 1].iov_len == data) {
       pieces[used - 1].iov_len += bytes;
     } else {
       if (used == pieces.size()) break;

@@ -26,8 +26,8 @@ class BoundLayout {
                                   std::span<const uint32_t> slots,
                                   const std::vector<std::unique_ptr<Region>>& regions);
 
-  // Pieces of bytes [offset, offset + length) of `extent` of the block in `slot`, neighbours joined. Stops when
-  // `pieces` is full; *count receives how many; returns the bytes they cover.
+  // Pieces of bytes [offset, offset + length) of `extent` of the block in `slot`, neighbours
+  // joined. Stops when `pieces` is full; *count receives how many; returns the bytes they cover.
   uint32_t pieces(uint32_t slot, const ExtentSpec& extent, uint32_t offset, uint32_t length,
                   std::span<iovec> pieces, uint32_t* count) const;
 

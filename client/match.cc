@@ -1,4 +1,5 @@
-// ClientMatchOp: a daemon known to be down is a miss with its reason, at once; one lost under way is asked once more.
+// ClientMatchOp: a daemon known to be down is a miss with its reason, at once; one lost under way
+// is asked once more.
 #include "client/match.h"
 
 #include <algorithm>
@@ -70,7 +71,8 @@ void ClientMatchOp::take(const wire::MatchedView& answer) {
   if (body.code != static_cast<uint8_t>(Code::kOk)) {
     return cancel(Status(static_cast<Code>(body.code), "the daemon refused the match"));
   }
-  if (body.n_blocks > batch_) return cancel(Status::invalid("MATCHED names more blocks than asked"));
+  if (body.n_blocks > batch_)
+    return cancel(Status::invalid("MATCHED names more blocks than asked"));
   if (body.lease != 0) {
     if (lease_.parts.empty()) {
       lease_.boot_id = body.boot_id;
@@ -84,7 +86,8 @@ void ClientMatchOp::take(const wire::MatchedView& answer) {
     // Counted from the question: never later than the daemon counts.
     lease_.expires_ns = std::min(lease_.expires_ns, asked_ns_ + body.lease_ms * kMillisecond);
   }
-  for (uint32_t i = 0; i < answer.tiers.size(); ++i) result_.tiers.push_back(answer.tiers[i]);
+  for (uint32_t i = 0; i < answer.tiers.size(); ++i)
+    result_.tiers.push_back(answer.tiers[i]);
   result_.n_blocks += body.n_blocks;
   result_.recovering |= body.recovering != 0;
   if (asked_ == 0) result_.first_layer_ns_estimate = body.first_layer_ns;
@@ -123,7 +126,8 @@ void ClientMatchOp::finish(Status status) {
   ++count.matches;
   count.match_ids += request_.ids.size();
   if (!status.ok()) {
-    for (const ServerLease& part : lease_.parts) core_.release_on_wire(part.lease);
+    for (const ServerLease& part : lease_.parts)
+      core_.release_on_wire(part.lease);
     result_.n_blocks = 0;
     result_.tiers.clear();
   } else if (!lease_.parts.empty()) {

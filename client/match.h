@@ -1,4 +1,5 @@
-// ClientMatchOp: the longest prefix that every rank has, asked in batches that stop at the first gap.
+// ClientMatchOp: the longest prefix that every rank has, asked in batches that stop at the first
+// gap.
 #pragma once
 
 #include "client/core.h"
@@ -21,8 +22,8 @@ class ClientMatchOp final : public ClientOp {
 
   MatchRequest request_;
   Stage stage_ = Stage::kAsk;
-  uint32_t asked_ = 0;      // ids answered so far
-  uint32_t batch_ = 0;      // ids in the batch under way
+  uint32_t asked_ = 0;  // ids answered so far
+  uint32_t batch_ = 0;  // ids in the batch under way
   uint64_t wire_op_ = 0;
   Nanos asked_ns_ = 0;
   bool resent_ = false, answered_ = false, more_ = true;

@@ -1,4 +1,5 @@
-// ClientPullOp: sizes come from our own extent table, never from the peer; the peer only fills them.
+// ClientPullOp: sizes come from our own extent table, never from the peer; the peer only fills
+// them.
 #include "client/pull.h"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout
   restart();
 }
 
-// Nothing has arrived of the layers from next_layer_ on; those before were handed over and stay as they are.
+// Nothing has arrived of the layers from next_layer_ on; those before were handed over and stay as
+// they are.
 void ClientPullOp::restart() {
   VARVE_ASSERT(receiving_ == 0, receiving_);
   VARVE_ASSERT(next_layer_ < request_.layer_count, next_layer_);
@@ -24,12 +26,15 @@ void ClientPullOp::restart() {
   const uint32_t layer_first = request_.layer_first + next_layer_;
   const uint32_t layer_end = request_.layer_first + request_.layer_count;
   uint32_t first = 0;
-  while (extents[first].layer_first + extents[first].layer_count <= layer_first) ++first;
+  while (extents[first].layer_first + extents[first].layer_count <= layer_first)
+    ++first;
   uint32_t end = first;
-  while (end < extents.size() && extents[end].layer_first < layer_end) ++end;
+  while (end < extents.size() && extents[end].layer_first < layer_end)
+    ++end;
   for (uint32_t b = 0; b < blocks_.size() && !progress_.empty(); ++b) {
     if (blocks_[b].code != Code::kOk) continue;
-    for (uint32_t e = first; e < end; ++e) bytes_ -= progress(b, e).settled ? extents[e].bytes : 0;
+    for (uint32_t e = first; e < end; ++e)
+      bytes_ -= progress(b, e).settled ? extents[e].bytes : 0;
   }
   extent_first_ = first;
   extent_count_ = end - extent_first_;
@@ -41,7 +46,8 @@ void ClientPullOp::restart() {
     // What was handed over is of one attempt; the rest must be of the same (I3).
     if (next_layer_ == 0) block.attempt = Attempt();
     if (block.code == Code::kOk) continue;
-    for (uint32_t e = extent_first_; e < end; ++e) progress(b, e).settled = true;
+    for (uint32_t e = extent_first_; e < end; ++e)
+      progress(b, e).settled = true;
   }
   extents_missing_ = blocks_alive_ * extent_count_;
   layer_missing_.assign(request_.layer_count, 0);
@@ -130,7 +136,7 @@ bool ClientPullOp::fits(const wire::Data& data, uint32_t payload_bytes) {
 }
 
 void ClientPullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce,
-                   Placement& where) {
+                         Placement& where) {
   VARVE_ASSERT(payload_bytes > 0 && payload_bytes <= bounce.size(), payload_bytes);
   if (stage_ != Stage::kReceive || !stop_.ok()) return;  // the fence: discard
   if (data.block >= blocks_.size()) return cancel(Status::invalid("DATA of a block not asked for"));
@@ -243,7 +249,8 @@ void ClientPullOp::announce_layers() {
       Event e = event(Event::Kind::kLayer);
       if (first_layer_ns_ == 0) first_layer_ns_ = e.done_ns;
       e.layer = request_.layer_first + next_layer_;
-      for (const Block& block : blocks_) e.codes.push_back(block.code);
+      for (const Block& block : blocks_)
+        e.codes.push_back(block.code);
       core_.emit(std::move(e));
     }
     ++next_layer_;

@@ -1,10 +1,10 @@
 // ClientPullOp: layers of blocks into the caller's scattered memory, verified, in layer order.
 //
-// The payload is received straight into the caller's memory; each piece is checksummed while it is hot and an
-// extent counts only when its stored CRC32C holds (I1). Cancel and deadline go through the fence: from then on
-// nothing new is placed, and the terminal event comes when no receive is in flight into this op's memory and
-// the daemon said FENCED, or the lanes were closed (I8). A lost session is asked once more, from the first layer
-// that was not handed over.
+// The payload is received straight into the caller's memory; each piece is checksummed while it is
+// hot and an extent counts only when its stored CRC32C holds (I1). Cancel and deadline go through
+// the fence: from then on nothing new is placed, and the terminal event comes when no receive is in
+// flight into this op's memory and the daemon said FENCED, or the lanes were closed (I8). A lost
+// session is asked once more, from the first layer that was not handed over.
 #pragma once
 
 #include "client/core.h"

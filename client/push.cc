@@ -1,4 +1,5 @@
-// ClientPushOp: reserve, send what is final in delivery order, commit each block behind its last extent.
+// ClientPushOp: reserve, send what is final in delivery order, commit each block behind its last
+// extent.
 #include "client/push.h"
 
 #include <algorithm>
@@ -128,7 +129,8 @@ void ClientPushOp::take_answers(const wire::ReservedView& answers) {
 
 void ClientPushOp::announce() {
   Event e = event(Event::Kind::kReserved);
-  for (const Block& block : blocks_) e.codes.push_back(block.code);
+  for (const Block& block : blocks_)
+    e.codes.push_back(block.code);
   core_.emit(std::move(e));
 }
 
@@ -209,8 +211,8 @@ bool ClientPushOp::send_piece(uint32_t index, const ExtentSpec& spec) {
     entry.decoded_xxh3 = digest.decoded_xxh3();
   }
   uint32_t count = 0;
-  const uint32_t covered = layout_.pieces(request_.slots[index], spec, offset_, length,
-                                          piece->request.payload, &count);
+  const uint32_t covered =
+      layout_.pieces(request_.slots[index], spec, offset_, length, piece->request.payload, &count);
   piece->request.payload_count = count;
   piece->op = this;
   piece->bytes = covered;
@@ -262,8 +264,8 @@ void ClientPushOp::settle(uint32_t index, Code code) {
   wake();
 }
 
-// What has no answer yet is given back: one CANCEL, also for what RESERVED may still grant. Where it does not reach
-// the daemon the reservation ends by itself at hold_ms.
+// What has no answer yet is given back: one CANCEL, also for what RESERVED may still grant. Where
+// it does not reach the daemon the reservation ends by itself at hold_ms.
 void ClientPushOp::give_back() {
   VARVE_ASSERT(unsettled_ == 0 || !stop_.ok());
   if (unsettled_ == 0) return;

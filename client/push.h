@@ -1,8 +1,10 @@
-// ClientPushOp: layers out of the caller's memory as they become final, extent by extent over all blocks.
+// ClientPushOp: layers out of the caller's memory as they become final, extent by extent over all
+// blocks.
 //
-// Payload leaves straight from the caller's memory; both checksums are computed in one fused pass just before an
-// extent's pieces are queued. Extents and COMMIT of one block share one bulk lane, so the order is the lane's.
-// Blocks are independent (I9). The terminal event comes when no send refers to the caller's memory.
+// Payload leaves straight from the caller's memory; both checksums are computed in one fused pass
+// just before an extent's pieces are queued. Extents and COMMIT of one block share one bulk lane,
+// so the order is the lane's. Blocks are independent (I9). The terminal event comes when no send
+// refers to the caller's memory.
 #pragma once
 
 #include "client/core.h"
@@ -33,8 +35,8 @@ class ClientPushOp final : public ClientOp {
   bool reserve();
   void take_answers(const wire::ReservedView& answers);
   void announce();
-  bool send_extents();                       // false: no room or the next layer is not final yet
-  bool send_extent(uint32_t block);          // the current extent of this block; false: no room
+  bool send_extents();               // false: no room or the next layer is not final yet
+  bool send_extent(uint32_t block);  // the current extent of this block; false: no room
   bool send_piece(uint32_t block, const ExtentSpec& spec);
   bool commit(uint32_t block);
   bool extent_final(uint32_t extent) const;

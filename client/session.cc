@@ -54,13 +54,18 @@ ClientSession::ClientSession(Env& env, Reactor& reactor, const ClientOptions& op
   backoff_ns_ = options_.reconnect_ns_min;
 }
 
-ClientSession::~ClientSession() { reactor_.cancel(timer_); }
+ClientSession::~ClientSession() {
+  reactor_.cancel(timer_);
+}
 
-void ClientSession::start() { connect(); }
+void ClientSession::start() {
+  connect();
+}
 
 void ClientSession::connect() {
   VARVE_ASSERT(open_lanes_ == 0);
-  for (uint32_t i = 0; i <= bulk_count_; ++i) lanes_[i].link.reset();
+  for (uint32_t i = 0; i <= bulk_count_; ++i)
+    lanes_[i].link.reset();
   state_ = SessionState::kConnecting;
   dropping_ = false;
   reported_ready_ = false;
@@ -126,7 +131,9 @@ void ClientSession::close() {
   }
 }
 
-bool ClientSession::quiet() const { return open_lanes_ == 0; }
+bool ClientSession::quiet() const {
+  return open_lanes_ == 0;
+}
 
 bool ClientSession::send_urgent(ConstByteSpan head) {
   if (!lanes_[0].open || dropping_ || lanes_[0].link->closing()) return false;
@@ -169,7 +176,9 @@ void ClientSession::Lane::on_message(ConstByteSpan head, uint32_t payload_bytes)
   session->on_lane_message(*this, head, payload_bytes);
 }
 
-void ClientSession::Lane::on_closed(Status cause) { session->on_lane_closed(*this, cause); }
+void ClientSession::Lane::on_closed(Status cause) {
+  session->on_lane_closed(*this, cause);
+}
 
 void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {
   heard_ns_ = reactor_.now_ns();
@@ -185,7 +194,8 @@ void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t pay
     const auto code = static_cast<Code>(refused->body.code);
     logf(LogLevel::kWarn, "client", "%s refused the session: %s (%.*s)", options_.address.c_str(),
          code_name(code), static_cast<int>(refused->text.size()), refused->text.data());
-    return drop(Status(code == Code::kOk ? Code::kInvalid : code, "the daemon refused the session"));
+    return drop(
+        Status(code == Code::kOk ? Code::kInvalid : code, "the daemon refused the session"));
   }
   if (!lane.welcomed) return drop(Status::invalid("a frame before HELLO_OK"));
   if (const auto* data = std::get_if<wire::DataView>(&frame->body)) {

@@ -1,8 +1,8 @@
 // ClientSession: the lanes to one daemon, from connect to loss and back.
 //
-// Owns: the urgent lane and the bulk lanes, the handshake, pings, reconnect with backoff, pull credit. Called by
-// Core, which gets its frames. One thread. The session never decides about ops: it says ready, lost and
-// what arrived.
+// Owns: the urgent lane and the bulk lanes, the handshake, pings, reconnect with backoff, pull
+// credit. Called by Core, which gets its frames. One thread. The session never decides about ops:
+// it says ready, lost and what arrived.
 #pragma once
 
 #include <memory>
@@ -43,9 +43,10 @@ class ClientSession {
   ClientSession& operator=(const ClientSession&) = delete;
 
   void start();
-  // Drops the lanes with `cause`; reconnects unless closed. on_lost comes when the last lane is fenced.
+  // Drops the lanes with `cause`; reconnects unless closed. on_lost comes when the last lane is
+  // fenced.
   void drop(Status cause);
-  void close();  // drop for good
+  void close();        // drop for good
   bool quiet() const;  // no lane is left
 
   SessionState state() const { return state_; }
@@ -73,9 +74,9 @@ class ClientSession {
     ClientSession* session = nullptr;
     uint32_t index = 0;  // 0 urgent, 1.. bulk
     std::unique_ptr<Link> link;
-    bool open = false;       // started and not closed
-    bool welcomed = false;   // HELLO_OK came
-    bool placed = false;     // the payload under way goes to a caller's memory or bounce
+    bool open = false;      // started and not closed
+    bool welcomed = false;  // HELLO_OK came
+    bool placed = false;    // the payload under way goes to a caller's memory or bounce
     Placement where;
     std::vector<std::byte> bounce;  // bulk only
     Status place(ConstByteSpan head, uint32_t payload_bytes, Placement& out) override;

@@ -1,15 +1,19 @@
 // varve.h: the C++ client of Varve.
 //
-// Two layers. ClientCore runs on a given Reactor, one thread, no locks: for embedding and the simulator.
-// Client owns a thread with a reactor and a ClientCore; its calls may come from any thread, never block
-// (but wait/quiesce, which say so), and completions are polled, with one eventfd for all of them.
-// Units: bytes, nanoseconds (durations), tokens are u32. Errors: Status for the call, Code per block. No
-// exceptions. Data operations never fail the process: a lost daemon is kUnavailable on the op, the session
-// reconnects in the background, match answers zero blocks meanwhile (a miss with its reason).
+// Two layers. ClientCore runs on a given Reactor, one thread, no locks: for embedding and the
+// simulator. Client owns a thread with a reactor and a ClientCore; its calls may come from any
+// thread, never block (but wait/quiesce, which say so), and completions are polled, with one
+// eventfd for all of them.
+// Units: bytes, nanoseconds (durations), tokens are u32. Errors: Status for the call, Code per
+// block. No exceptions. Data operations never fail the process: a lost daemon is kUnavailable on
+// the op, the session reconnects in the background, match answers zero blocks meanwhile (a miss
+// with its reason). A match or pull whose session is lost under way is asked once more.
 // Invariants:
 //   C1 a delivered layer has been verified, every byte (I1).
-//   C2 after quiesce(op) returned, or after the op's terminal event, nothing touches the caller's memory for it (I8).
-//   C3 every op ends with exactly one terminal event within its deadline + fence_ns_max.
+//   C2 after quiesce(op) returned, or after the op's terminal event, nothing touches the caller's
+//      memory for it (I8).
+//   C3 every op ends with exactly one terminal event within its deadline + fence_ns_max; a deadline
+//      counts as at most a day.
 //   C4 layers of a pull are completed in order.
 #pragma once
 
@@ -28,26 +32,26 @@ namespace varve {
 
 struct ClientOptions {
   std::string address = "127.0.0.1:7440";
-  std::string token;                     // bearer token; needed beyond loopback
-  std::string name = "client";           // shown to operators
-  uint32_t bulk_lanes = 1;               // 1 .. 4
+  std::string token;            // bearer token; needed beyond loopback
+  std::string name = "client";  // shown to operators
+  uint32_t bulk_lanes = 1;      // 1 .. 4
   uint64_t pull_credit_bytes = 64 * kMiB;
   uint32_t ops_max = 256;
   Nanos connect_ns_max = 2 * kSecond;
   Nanos reconnect_ns_min = 50 * kMillisecond;  // doubles up to
   Nanos reconnect_ns_max = 2 * kSecond;
-  Nanos fence_ns_max = 1 * kSecond;      // CANCEL without FENCED: the lanes are closed
-  Nanos ping_interval_ns = 10 * kSecond; // silence of two intervals: the session is lost
+  Nanos fence_ns_max = 1 * kSecond;       // CANCEL without FENCED: the lanes are closed
+  Nanos ping_interval_ns = 10 * kSecond;  // silence of two intervals: the session is lost
   LinkOptions link;
 };
 
-using OpId = uint64_t;       // 0 = none; never reused by one client
-using RegionId = uint32_t;   // 0 = none
-using FormatId = uint32_t;   // 0 = none; stays valid across reconnects
+using OpId = uint64_t;      // 0 = none; never reused by one client
+using RegionId = uint32_t;  // 0 = none
+using FormatId = uint32_t;  // 0 = none; stays valid across reconnects
 
 // Where the bytes of a layer of a block lie in the caller's memory: paged KV.
 // Slot s of layer l begins at region + offset + s * stride; its bytes are `segments` equal pieces,
-// piece p at + p * segment_stride (segments = 1: contiguous). Their sum is the layer's bytes in the format.
+// piece p at + p * segment_stride (segments = 1: contiguous). Their sum is the layer's bytes.
 struct LayerLayout {
   RegionId region = 0;
   uint64_t offset = 0;
@@ -61,31 +65,31 @@ struct Layout {
 
 struct MatchRequest {
   FormatId format = 0;
-  std::vector<BaseId> ids;   // in prefix order; any length, sent in batches of wire::kIdsMax
-  uint32_t lease_ms = 0;     // 0 = no lease
+  std::vector<BaseId> ids;  // in prefix order; any length, sent in batches of wire::kIdsMax
+  uint32_t lease_ms = 0;    // 0 = no lease
   Nanos deadline_ns = 1 * kSecond;
   uint64_t tag = 0;
 };
 struct PullRequest {
   FormatId format = 0;
   uint32_t rank = 0;
-  std::vector<BaseId> ids;          // 1 .. wire::kIdsMax
-  std::vector<uint32_t> slots;      // per id: slot in `layout`
-  const Layout* layout = nullptr;   // outlives the op
+  std::vector<BaseId> ids;                    // 1 .. wire::kIdsMax
+  std::vector<uint32_t> slots;                // per id: slot in `layout`
+  const Layout* layout = nullptr;             // outlives the op
   uint32_t layer_first = 0, layer_count = 0;  // 0 = all from layer_first
-  uint64_t lease = 0;               // from MatchResult; 0 = best effort
+  uint64_t lease = 0;                         // from MatchResult; 0 = best effort
   Nanos deadline_ns = 10 * kSecond;
-  Nanos slack_ns = 0;               // first layer wanted in; 0 = as soon as possible
-  Nanos layer_ns = 0;               // time between layers
+  Nanos slack_ns = 0;  // first layer wanted in; 0 = as soon as possible
+  Nanos layer_ns = 0;  // time between layers
   uint64_t tag = 0;
 };
 struct PushRequest {
   FormatId format = 0;
   uint32_t rank = 0;
-  BaseId parent;                    // of ids[0]; zero = first
-  std::vector<BaseId> ids;          // in prefix order, 1 .. wire::kIdsMax
+  BaseId parent;            // of ids[0]; zero = first
+  std::vector<BaseId> ids;  // in prefix order, 1 .. wire::kIdsMax
   std::vector<uint32_t> slots;
-  const Layout* layout = nullptr;   // outlives the op; bytes stay unchanged until the terminal event
+  const Layout* layout = nullptr;  // outlives the op; bytes stay unchanged until the terminal event
   wire::AckKind ack = wire::AckKind::kDurable;
   Nanos deadline_ns = 30 * kSecond;
   uint64_t tag = 0;
@@ -94,7 +98,7 @@ struct PushRequest {
 struct Event {
   enum class Kind : uint8_t {
     kMatched,   // terminal of match
-    kReserved,  // push: codes[] say per block: kOk wanted, kCancelled = exists already (counts as success), else why not
+    kReserved,  // push: codes[] per block: kOk wanted, kCancelled exists already, else why not
     kLayer,     // pull: layer `layer` of every block whose code is still kOk is in place, verified
     kPulled,    // terminal: codes[] per block
     kPushed,    // terminal: codes[] per block (kOk: acknowledged as asked, or existed)
@@ -102,7 +106,7 @@ struct Event {
   Kind kind = Kind::kMatched;
   OpId op = 0;
   uint64_t tag = 0;
-  Status status;               // of the whole op; kOk with per-block failures is possible
+  Status status;  // of the whole op; kOk with per-block failures is possible
   uint32_t layer = 0;
   std::vector<Code> codes;
   // match
@@ -126,22 +130,26 @@ struct ClientCounters {
   uint64_t connects = 0, disconnects = 0, timeouts = 0, cancels = 0, discarded_bytes = 0;
 };
 
-// One thread. Submits answer an OpId at once, or a Status when the request itself is wrong or a limit is hit.
+// One thread. Submits answer an OpId at once, or a Status when the request itself is wrong or a
+// limit is hit.
 class ClientCore {
  public:
-  static Result<std::unique_ptr<ClientCore>> open(Env& env, Reactor& reactor, const ClientOptions& options);
+  static Result<std::unique_ptr<ClientCore>> open(Env& env, Reactor& reactor,
+                                                  const ClientOptions& options);
   virtual ~ClientCore() = default;
 
-  virtual Result<FormatId> format(const Format& format) = 0;          // registered with the daemon in the background
+  // Registered with the daemon in the background.
+  virtual Result<FormatId> format(const Format& format) = 0;
   virtual Result<RegionId> register_memory(void* data, uint64_t bytes) = 0;
-  virtual Status unregister_memory(RegionId region) = 0;              // refused while an op uses it
-  // Base ids need the domain's salt, known once connected (kUnavailable before). Chains on `parent`.
+  virtual Status unregister_memory(RegionId region) = 0;  // refused while an op uses it
+  // Base ids need the domain's salt, known once connected (kUnavailable before). Chains on
+  // `parent`.
   virtual Result<std::vector<BaseId>> base_ids(FormatId format, const BaseId& parent,
                                                std::span<const uint32_t> tokens) = 0;
 
   virtual Result<OpId> match(MatchRequest request) = 0;
   virtual Result<OpId> pull(PullRequest request) = 0;
-  virtual Result<OpId> push(PushRequest request) = 0;   // reserves; then layers:
+  virtual Result<OpId> push(PushRequest request) = 0;  // reserves; then layers:
   // The bytes of `layer` of all blocks are final: they leave now. Any order; kEvery = all layers.
   static constexpr uint32_t kEveryLayer = ~0u;
   virtual Status push_layer(OpId op, uint32_t layer) = 0;
@@ -149,14 +157,14 @@ class ClientCore {
   virtual void cancel(OpId op) = 0;
   virtual void release(uint64_t lease) = 0;
 
-  virtual bool next_event(Event& out) = 0;    // false: none
+  virtual bool next_event(Event& out) = 0;  // false: none
   // `task` is made ready whenever there is an event, a new state, or rest.
   virtual void notify(Task& task) = 0;
-  virtual bool done(OpId op) const = 0;       // terminal event made (or op unknown): C2 holds
+  virtual bool done(OpId op) const = 0;  // terminal event made (or op unknown): C2 holds
   virtual SessionState state() const = 0;
-  virtual Status last_error() const = 0;      // why not ready
-  virtual void close() = 0;                   // cancels everything; state() becomes kClosed when quiet
-  virtual bool at_rest() const = 0;           // no op, no lease, no receive in flight; closed: no lane
+  virtual Status last_error() const = 0;  // why not ready
+  virtual void close() = 0;               // cancels everything; state() becomes kClosed when quiet
+  virtual bool at_rest() const = 0;       // no op, no lease, no receive in flight; closed: no lane
   virtual const ClientCounters& counters() const = 0;
 };
 
@@ -164,9 +172,9 @@ class Client {
  public:
   // Starts the thread; connects in the background; never fails because the daemon is down.
   static Result<std::unique_ptr<Client>> open(const ClientOptions& options);
-  virtual ~Client() = default;                // cancels, quiesces, joins; bounded by fence_ns_max + 1 s
+  virtual ~Client() = default;  // cancels, quiesces, joins; bounded by fence_ns_max + 1 s
 
-  virtual Status wait_ready(Nanos timeout_ns) = 0;   // blocks
+  virtual Status wait_ready(Nanos timeout_ns) = 0;  // blocks
   virtual Result<FormatId> format(const Format& format) = 0;
   virtual Result<RegionId> register_memory(void* data, uint64_t bytes) = 0;
   virtual Status unregister_memory(RegionId region) = 0;
@@ -180,10 +188,10 @@ class Client {
   virtual Status quiesce(OpId op, Nanos timeout_ns) = 0;  // blocks; C2
   virtual void release(uint64_t lease) = 0;
 
-  virtual int event_fd() const = 0;           // readable when poll() has something
+  virtual int event_fd() const = 0;  // readable when poll() has something
   virtual bool poll(Event& out) = 0;
-  // Blocks until the terminal event of `op` and takes it, with what is left of the op's earlier events; the
-  // events of other ops stay queued.
+  // Blocks until the terminal event of `op` and takes it, with what is left of the op's earlier
+  // events; the events of other ops stay queued.
   virtual Result<Event> wait(OpId op, Nanos timeout_ns) = 0;
   virtual SessionState state() const = 0;
   virtual ClientCounters counters() const = 0;

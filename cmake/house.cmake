@@ -148,10 +148,11 @@ function(varve_tool path)
   varve_program(${TOOL_NAME} ${path} DEPS ${TOOL_DEPS} LIBS ${TOOL_LIBS} SOURCES_OF_PATH ${doubles})
 endfunction()
 
-# varve_fuzz(name DEPS rooms...): tests/fuzz/name_fuzz.cc. With the fuzz preset it is a libFuzzer
-# program; otherwise it is linked with replay_main.cc and replays its corpus as an ordinary test.
+# varve_fuzz(name DEPS rooms... [DOUBLES]): tests/fuzz/name_fuzz.cc. With the fuzz preset it is a
+# libFuzzer program; otherwise it is linked with replay_main.cc and replays its corpus as an
+# ordinary test.
 function(varve_fuzz name)
-  cmake_parse_arguments(FUZZ "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(FUZZ "DOUBLES" "" "DEPS" ${ARGN})
   file(GLOB source CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}_fuzz.cc)
   if(NOT source)
     return()
@@ -167,6 +168,9 @@ function(varve_fuzz name)
     set_tests_properties(fuzz/${name} PROPERTIES TIMEOUT 300)
   endif()
   varve_link_rooms(${target} PRIVATE ${FUZZ_DEPS})
+  if(FUZZ_DOUBLES)
+    target_link_libraries(${target} PRIVATE varve_doubles)
+  endif()
 endfunction()
 
 # varve_python_test(name script): a test written in Python, run by ctest like the others.

@@ -66,6 +66,7 @@ varve_fuzz(wire DEPS common/base common/model common/fabric common/wire)
 varve_fuzz(format DEPS common/base common/model)
 varve_fuzz(fragment DEPS common/base common/model server/flash)
 varve_fuzz(config DEPS common/base common/model server/config)
+varve_fuzz(client DEPS ${kCommon} client DOUBLES)
 
 varve_python_test(tools/tidy tests/tools/tidy/tidy_test.py)
 varve_python_test(vectors tests/vectors/check_vectors.py)

@@ -1,7 +1,9 @@
-// ClientRig: one ClientCore and one ScriptedDaemon over a SimFabric, in one thread and virtual time.
+// ClientRig: one ClientCore and one ScriptedDaemon over a SimFabric, in one thread and virtual
+// time.
 //
-// Each has a reactor of its own; step() turns both once and moves the clock to the next work when nothing was done.
-// Events are collected as they come. The destructor closes both sides and checks that the client is at rest.
+// Each has a reactor of its own; step() turns both once and moves the clock to the next work when
+// nothing was done. Events are collected as they come. The destructor closes both sides and checks
+// that the client is at rest.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +28,8 @@ inline BaseId id_of(uint32_t n) {
 }
 inline std::vector<BaseId> ids_of(uint32_t first, uint32_t count) {
   std::vector<BaseId> ids;
-  for (uint32_t i = 0; i < count; ++i) ids.push_back(id_of(first + i));
+  for (uint32_t i = 0; i < count; ++i)
+    ids.push_back(id_of(first + i));
   return ids;
 }
 inline Format format_of(const std::vector<uint32_t>& layer_bytes, uint32_t ranks = 1) {
@@ -36,7 +39,8 @@ inline Format format_of(const std::vector<uint32_t>& layer_bytes, uint32_t ranks
   format.tokens_per_block = 16;
   for (uint32_t r = 0; r < ranks; ++r) {
     std::vector<LayerSpec> layers;
-    for (const uint32_t bytes : layer_bytes) layers.push_back({LayerKind::kFull, bytes});
+    for (const uint32_t bytes : layer_bytes)
+      layers.push_back({LayerKind::kFull, bytes});
     format.ranks.push_back(std::move(layers));
   }
   return format;
@@ -53,7 +57,9 @@ struct RigOptions {
 class ClientRig {
  public:
   explicit ClientRig(RigOptions options = {})
-      : fabric(options.seed, options.fabric), entropy(options.seed), daemon_options(options.daemon) {
+      : fabric(options.seed, options.fabric),
+        entropy(options.seed),
+        daemon_options(options.daemon) {
     if (options.daemon_up) start_daemon();
     options.client.address = options.daemon.address;
     auto opened = ClientCore::open(env, client_reactor, options.client);
@@ -85,7 +91,8 @@ class ClientRig {
     did |= daemon_reactor.turn();
     if (core != nullptr) {
       Event event;
-      while (core->next_event(event)) events.push_back(event);
+      while (core->next_event(event))
+        events.push_back(event);
     }
     if (did) return;
     const Nanos next = std::min(client_reactor.next_work_ns(), daemon_reactor.next_work_ns());
@@ -102,7 +109,8 @@ class ClientRig {
   }
   void run_for(Nanos duration_ns) {
     const Nanos end = clock.now_ns() + duration_ns;
-    while (clock.now_ns() < end) step();
+    while (clock.now_ns() < end)
+      step();
   }
   bool ready() {
     return run_until([&] { return core->state() == SessionState::kReady; }, 5 * kSecond);
@@ -115,7 +123,8 @@ class ClientRig {
   }
   const Event* terminal(OpId op) const {
     for (const Event& e : events) {
-      if (e.op == op && e.kind != Event::Kind::kLayer && e.kind != Event::Kind::kReserved) return &e;
+      if (e.op == op && e.kind != Event::Kind::kLayer && e.kind != Event::Kind::kReserved)
+        return &e;
     }
     return nullptr;
   }
@@ -140,8 +149,9 @@ class ClientRig {
   std::vector<Event> events;
 };
 
-// A rig with one format, and memory for `slots` blocks of it laid out as an engine would: per layer one array of
-// slots, each slot in two segments with a gap between, so that everything is scattered.
+// A rig with one format, and memory for `slots` blocks of it laid out as an engine would: per layer
+// one array of slots, each slot in two segments with a gap between, so that everything is
+// scattered.
 class KvRig : public ClientRig {
  public:
   KvRig(const std::vector<uint32_t>& layer_bytes, uint32_t slots, RigOptions options = {})
@@ -159,7 +169,8 @@ class KvRig : public ClientRig {
     }
     memory.assign(at, kPoison);
     region = *core->register_memory(memory.data(), memory.size());
-    for (LayerLayout& layer : layout.layers) layer.region = region;
+    for (LayerLayout& layer : layout.layers)
+      layer.region = region;
     format_id = *core->format(format);
   }
   ~KvRig() { shut_down(); }  // before the memory goes
@@ -170,7 +181,8 @@ class KvRig : public ClientRig {
   PullRequest pull_of(std::vector<BaseId> ids) {
     PullRequest request;
     request.format = format_id;
-    for (uint32_t i = 0; i < ids.size(); ++i) request.slots.push_back(i);
+    for (uint32_t i = 0; i < ids.size(); ++i)
+      request.slots.push_back(i);
     request.ids = std::move(ids);
     request.layout = &layout;
     return request;
@@ -178,7 +190,8 @@ class KvRig : public ClientRig {
   PushRequest push_of(std::vector<BaseId> ids) {
     PushRequest request;
     request.format = format_id;
-    for (uint32_t i = 0; i < ids.size(); ++i) request.slots.push_back(i);
+    for (uint32_t i = 0; i < ids.size(); ++i)
+      request.slots.push_back(i);
     request.ids = std::move(ids);
     request.layout = &layout;
     return request;
@@ -197,9 +210,11 @@ class KvRig : public ClientRig {
   std::vector<std::byte> stored_layer(const BaseId& id, uint32_t layer) const {
     const auto& stored = daemon->store().at(BlockId{id, 0});
     std::vector<std::byte> block;
-    for (const auto& extent : stored.extents) block.insert(block.end(), extent.begin(), extent.end());
+    for (const auto& extent : stored.extents)
+      block.insert(block.end(), extent.begin(), extent.end());
     uint64_t at = 0;
-    for (uint32_t l = 0; l < layer; ++l) at += format.ranks[0][l].bytes;
+    for (uint32_t l = 0; l < layer; ++l)
+      at += format.ranks[0][l].bytes;
     const auto begin = block.begin() + static_cast<ptrdiff_t>(at);
     return {begin, begin + format.ranks[0][layer].bytes};
   }
@@ -225,7 +240,8 @@ class KvRig : public ClientRig {
     return std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == kPoison; });
   }
   void put(uint32_t first, uint32_t count) {
-    for (const BaseId& id : ids_of(first, count)) daemon->put(BlockId{id, 0}, table);
+    for (const BaseId& id : ids_of(first, count))
+      daemon->put(BlockId{id, 0}, table);
   }
 
   Format format;

@@ -1,6 +1,6 @@
-// Goal: the client with its own thread keeps its promises to callers on any thread: one descriptor for all events,
-// blocking only where it says so, nothing left behind.
-// Method: a scripted daemon in a second thread, over TCP on a free loopback port.
+// Goal: the client with its own thread keeps its promises to callers on any thread: one descriptor
+// for all events, blocking only where it says so, nothing left behind. Method: a scripted daemon in
+// a second thread, over TCP on a free loopback port.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -30,7 +30,9 @@ class DaemonThread {
     call([this](ScriptedDaemon& daemon) {
       daemon.stop();
       poll_timer_.owner = this;
-      poll_timer_.on_fire = [](Timer& t) { static_cast<DaemonThread*>(t.owner)->stop_when_empty(); };
+      poll_timer_.on_fire = [](Timer& t) {
+        static_cast<DaemonThread*>(t.owner)->stop_when_empty();
+      };
       reactor_->arm(poll_timer_, 0);
     });
     thread_.join();
@@ -121,7 +123,8 @@ class ClientTest : public testing::Test {
     PullRequest request;
     request.format = format_id_;
     request.ids = ids_of(first, count);
-    for (uint32_t i = 0; i < count; ++i) request.slots.push_back(i);
+    for (uint32_t i = 0; i < count; ++i)
+      request.slots.push_back(i);
     request.layout = &layout_;
     return request;
   }
@@ -129,7 +132,8 @@ class ClientTest : public testing::Test {
     PushRequest request;
     request.format = format_id_;
     request.ids = ids_of(first, count);
-    for (uint32_t i = 0; i < count; ++i) request.slots.push_back(i);
+    for (uint32_t i = 0; i < count; ++i)
+      request.slots.push_back(i);
     request.layout = &layout_;
     return request;
   }
@@ -142,7 +146,8 @@ class ClientTest : public testing::Test {
   }
   void put(DaemonThread& daemon, uint32_t count) {
     daemon.call([&](ScriptedDaemon& d) {
-      for (const BaseId& id : ids_of(0, count)) d.put(BlockId{id, 0}, table_);
+      for (const BaseId& id : ids_of(0, count))
+        d.put(BlockId{id, 0}, table_);
     });
   }
   bool slot_holds(uint32_t slot, uint32_t n) const {
@@ -177,10 +182,12 @@ TEST_F(ClientTest, WhatIsPushedIsMatchedAndPulled) {
   options_.bulk_lanes = 2;
   open_ready(daemon);
   Random random(3);
-  for (auto& b : memory_) b = static_cast<std::byte>(random.next());
+  for (auto& b : memory_)
+    b = static_cast<std::byte>(random.next());
   const auto pushed = memory_;
   const OpId push = *client_->push(push_of(0, 8));
-  for (uint32_t l = 0; l < kLayerCount; ++l) EXPECT_TRUE(client_->push_layer(push, l).ok());
+  for (uint32_t l = 0; l < kLayerCount; ++l)
+    EXPECT_TRUE(client_->push_layer(push, l).ok());
   auto event = client_->wait(push, kLong);
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->op, push);
@@ -290,9 +297,11 @@ TEST_F(ClientTest, AfterQuiesceNothingTouchesTheMemory) {
     }
     ASSERT_TRUE(client_->quiesce(op, kLong).ok());
     std::fill(memory_.begin(), memory_.end(), std::byte{0x5A});
-    // A match behind it: whatever was under way for the pull has come by then, on the urgent lane at least.
+    // A match behind it: whatever was under way for the pull has come by then, on the urgent lane
+    // at least.
     ASSERT_TRUE(client_->wait(*client_->match(match_of(0, 1)), kLong).has_value());
-    for (const std::byte b : memory_) ASSERT_EQ(b, std::byte{0x5A});
+    for (const std::byte b : memory_)
+      ASSERT_EQ(b, std::byte{0x5A});
     Event event;
     while (client_->poll(event)) {
     }
@@ -402,12 +411,15 @@ TEST_F(ClientTest, ManyThreadsShareOneClient) {
       }
     });
   }
-  for (auto& thread : threads) thread.join();
+  for (auto& thread : threads)
+    thread.join();
   EXPECT_EQ(good.load(), 80u);
-  for (uint32_t t = 0; t < 4; ++t) EXPECT_TRUE(slot_holds(t, t));
+  for (uint32_t t = 0; t < 4; ++t)
+    EXPECT_TRUE(slot_holds(t, t));
 }
 
-// After fork the child has no client thread; letting go of the client there must neither hang nor touch the parent's.
+// After fork the child has no client thread; letting go of the client there must neither hang nor
+// touch the parent's.
 TEST_F(ClientTest, AForkedChildMayDropItsCopy) {
   DaemonThread daemon;
   put(daemon, 1);

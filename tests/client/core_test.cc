@@ -1,5 +1,5 @@
-// Goal: the core validates requests, keeps its tables bounded, registers formats, and comes to rest.
-// Method: the rig; formats, regions, leases and closing, each at their limits.
+// Goal: the core validates requests, keeps its tables bounded, registers formats, and comes to
+// rest. Method: the rig; formats, regions, leases and closing, each at their limits.
 #include "client/core.h"
 
 #include <gtest/gtest.h>
@@ -64,9 +64,9 @@ TEST(CoreTest, RequestsThatCannotBeMeantAreRefusedAtOnce) {
   EXPECT_EQ(pull([](auto& r) { r.layer_first = 1, r.layer_count = 3; }), Code::kInvalid);
   EXPECT_EQ(pull([](auto& r) { r.layer_first = 1, r.layer_count = ~0u; }), Code::kInvalid);
   EXPECT_EQ(pull([](auto& r) {
-    r.ids = ids_of(0, 2049);
-    r.slots.assign(2049, 0);
-  }),
+              r.ids = ids_of(0, 2049);
+              r.slots.assign(2049, 0);
+            }),
             Code::kInvalid);
 
   PushRequest push = rig.push_of(ids);
@@ -93,7 +93,8 @@ TEST(CoreTest, OpsMaxBoundsWhatIsInFlight) {
   MatchRequest match;
   match.format = rig.format_id;
   match.ids = ids_of(0, 1);
-  for (uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(rig.core->match(match).has_value());
+  for (uint32_t i = 0; i < 3; ++i)
+    EXPECT_TRUE(rig.core->match(match).has_value());
   auto over = rig.core->match(match);
   ASSERT_FALSE(over.has_value());
   EXPECT_EQ(over.error().code(), Code::kOverloaded);
@@ -229,7 +230,8 @@ TEST(CoreTest, RegionsAreBoundedAndTheirNumbersComeBack) {
 TEST(CoreTest, BaseIdsChainOverTheSaltOfTheDomain) {
   KvRig rig(kLayers, 1);
   std::vector<uint32_t> tokens(16 * 3 + 5);
-  for (uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = i;
+  for (uint32_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = i;
   EXPECT_EQ(rig.core->base_ids(rig.format_id, BaseId(), tokens).error().code(), Code::kUnavailable);
   ASSERT_TRUE(rig.ready());
   const auto ids = *rig.core->base_ids(rig.format_id, BaseId(), tokens);

@@ -1,6 +1,6 @@
-// Goal: pieces() names exactly the bytes of the caller's memory that a byte range of an extent belongs to, and bind()
-// lets nothing through that could leave its region.
-// Method: drawn layouts against a naive map that walks byte by byte; then the errors by hand.
+// Goal: pieces() names exactly the bytes of the caller's memory that a byte range of an extent
+// belongs to, and bind() lets nothing through that could leave its region. Method: drawn layouts
+// against a naive map that walks byte by byte; then the errors by hand.
 #include "client/layout.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ RegionId add_region(Drawn& drawn, uint64_t bytes) {
   return static_cast<RegionId>(drawn.regions.size());
 }
 
-// Layers from tiny (they run together) to above 4 MiB (they are cut), each with its own region or a shared one.
+// Layers from tiny (they run together) to above 4 MiB (they are cut), each with its own region or a
+// shared one.
 Drawn draw(uint64_t seed) {
   Random random(seed);
   Drawn drawn;
@@ -62,7 +63,8 @@ const std::byte* naive_of_extent(const Drawn& drawn, uint32_t slot, const Extent
                                  uint32_t offset) {
   uint32_t layer = extent.layer_first;
   uint64_t at = uint64_t{extent.layer_offset} + offset;
-  while (at >= drawn.layers[layer].bytes) at -= drawn.layers[layer++].bytes;
+  while (at >= drawn.layers[layer].bytes)
+    at -= drawn.layers[layer++].bytes;
   return naive(drawn, slot, layer, static_cast<uint32_t>(at));
 }
 

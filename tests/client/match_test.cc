@@ -1,6 +1,6 @@
-// Goal: a match answers the longest prefix over all batches, a miss with its reason when it cannot, and no lease is
-// ever left behind.
-// Method: the rig with a store; answers by script for what a daemon should not say.
+// Goal: a match answers the longest prefix over all batches, a miss with its reason when it cannot,
+// and no lease is ever left behind. Method: the rig with a store; answers by script for what a
+// daemon should not say.
 #include "client/match.h"
 
 #include <gtest/gtest.h>
@@ -210,7 +210,8 @@ TEST_F(MatchTest, CancelEndsItAtAnyStep) {
   for (uint32_t steps = 0; steps < 60; ++steps) {
     SCOPED_TRACE(steps);
     const OpId op = *rig_.core->match(request(0, 3000, 60000));
-    for (uint32_t i = 0; i < steps; ++i) rig_.step();
+    for (uint32_t i = 0; i < steps; ++i)
+      rig_.step();
     rig_.core->cancel(op);
     const Event event = rig_.finish(op, kSecond);
     if (event.status.ok()) {
@@ -231,7 +232,8 @@ TEST_F(MatchTest, ADisconnectAtAnyStepEndsInAnAnswer) {
     SCOPED_TRACE(steps);
     ASSERT_TRUE(rig_.ready());
     const OpId op = *rig_.core->match(request(0, 3000, 60000));
-    for (uint32_t i = 0; i < steps; ++i) rig_.step();
+    for (uint32_t i = 0; i < steps; ++i)
+      rig_.step();
     rig_.fabric.break_all();
     const Event event = rig_.finish(op, 2 * kSecond);
     if (event.status.ok()) {

@@ -1,6 +1,6 @@
-// Goal: a pull hands over exactly the stored bytes, layer by layer, or says why not; after its terminal event nothing
-// touches the caller's memory (C1 to C4).
-// Method: the rig with a store; wrong DATA by script; cancels and losses at every step with the memory poisoned.
+// Goal: a pull hands over exactly the stored bytes, layer by layer, or says why not; after its
+// terminal event nothing touches the caller's memory (C1 to C4). Method: the rig with a store;
+// wrong DATA by script; cancels and losses at every step with the memory poisoned.
 #include "client/pull.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@
 namespace varve {
 namespace {
 
-// A run of three small layers, a layer of its own, a layer of two payloads, and a layer of odd size.
+// A run of three small layers, a layer of its own, a layer of two payloads, and a layer of odd
+// size.
 const std::vector<uint32_t> kLayers = {20000, 4096, 44000, 100000, 400000, 65537};
 
 struct PullTest : testing::Test {
@@ -19,7 +20,8 @@ struct PullTest : testing::Test {
   static void expect_layers(const KvRig& rig, OpId op, uint32_t first, uint32_t count) {
     const auto layers = rig.of(op, Event::Kind::kLayer);
     ASSERT_EQ(layers.size(), count);
-    for (uint32_t i = 0; i < count; ++i) EXPECT_EQ(layers[i].layer, first + i);
+    for (uint32_t i = 0; i < count; ++i)
+      EXPECT_EQ(layers[i].layer, first + i);
   }
 };
 
@@ -65,7 +67,8 @@ TEST_F(PullTest, LayersStayInOrderOverFourLanesThatRace) {
     EXPECT_TRUE(rig.finish(op).status.ok());
     expect_layers(rig, op, 0, 6);
     for (uint32_t b = 0; b < 5; ++b) {
-      for (uint32_t l = 0; l < 6; ++l) EXPECT_TRUE(rig.layer_is_stored(id_of(b), b, l));
+      for (uint32_t l = 0; l < 6; ++l)
+        EXPECT_TRUE(rig.layer_is_stored(id_of(b), b, l));
     }
   }
 }
@@ -149,7 +152,8 @@ TEST_F(PullTest, AMissingBlockCostsOnlyItself) {
   EXPECT_EQ(event.codes, codes);
   expect_layers(rig, op, 0, 6);
   EXPECT_EQ(rig.of(op, Event::Kind::kLayer).back().codes, codes);
-  for (const uint32_t b : {0u, 1u, 3u}) EXPECT_TRUE(rig.layer_is_stored(id_of(b), b, 5));
+  for (const uint32_t b : {0u, 1u, 3u})
+    EXPECT_TRUE(rig.layer_is_stored(id_of(b), b, 5));
   EXPECT_EQ(rig.core->counters().failed_blocks, 1u);
 }
 
@@ -215,7 +219,8 @@ TEST_F(PullTest, PulledMayOvertakeItsData) {
   expect_layers(rig, op, 0, 1);
 }
 
-// What a daemon (or a drive behind it) can get wrong in one frame of DATA: each costs its block and nothing else.
+// What a daemon (or a drive behind it) can get wrong in one frame of DATA: each costs its block and
+// nothing else.
 TEST_F(PullTest, WrongDataFailsItsBlockAndNeverALayerOfOthers) {
   struct Case {
     const char* what;
@@ -350,7 +355,8 @@ TEST_F(PullTest, TheDeadlineGoesThroughTheFence) {
   EXPECT_EQ(body.layer_ns, 9u);
 }
 
-// A daemon that does not answer CANCEL costs the session; the pull ends, the others are asked again (I8).
+// A daemon that does not answer CANCEL costs the session; the pull ends, the others are asked again
+// (I8).
 TEST_F(PullTest, WithoutFencedTheLanesAreClosedAndOtherPullsAskedAgain) {
   KvRig rig(kLayers, 4);
   rig.put(0, 4);
@@ -372,7 +378,8 @@ TEST_F(PullTest, WithoutFencedTheLanesAreClosedAndOtherPullsAskedAgain) {
   EXPECT_LE(rig.clock.now_ns() - from, 1060 * kMillisecond);  // C3
   EXPECT_FALSE(rig.core->done(other));
   EXPECT_TRUE(rig.finish(other).status.ok());
-  for (uint32_t l = 0; l < 6; ++l) EXPECT_TRUE(rig.layer_is_stored(id_of(2), 2, l));
+  for (uint32_t l = 0; l < 6; ++l)
+    EXPECT_TRUE(rig.layer_is_stored(id_of(2), 2, l));
   EXPECT_EQ(rig.daemon->count(Type::kPull), 3u);
 }
 
@@ -399,7 +406,8 @@ TEST_F(PullTest, FencedThatNobodyAskedForChangesNothing) {
   EXPECT_EQ(rig.finish(op, 100 * kMillisecond).status.code(), Code::kCancelled);
 }
 
-// C2: cancel after every number of steps; once the terminal event is there the memory is ours again.
+// C2: cancel after every number of steps; once the terminal event is there the memory is ours
+// again.
 TEST_F(PullTest, AfterTheTerminalEventOfACancelNothingTouchesTheMemory) {
   uint32_t cancelled = 0;
   for (uint32_t steps = 0; steps < 400; ++steps) {
@@ -412,7 +420,8 @@ TEST_F(PullTest, AfterTheTerminalEventOfACancelNothingTouchesTheMemory) {
     rig.put(0, 4);
     ASSERT_TRUE(rig.ready());
     const OpId op = *rig.core->pull(rig.pull_of(ids_of(0, 4)));
-    for (uint32_t i = 0; i < steps; ++i) rig.step();
+    for (uint32_t i = 0; i < steps; ++i)
+      rig.step();
     rig.core->cancel(op);
     const Event event = rig.finish(op, 2 * kSecond);
     cancelled += event.status.code() == Code::kCancelled;
@@ -442,7 +451,8 @@ TEST_F(PullTest, ALossAtAnyStepEndsInTheRightBytesOrAReason) {
     rig.daemon->store().erase(BlockId{id_of(1), 0});
     ASSERT_TRUE(rig.ready());
     const OpId op = *rig.core->pull(rig.pull_of(ids_of(0, 3)));
-    for (uint32_t i = 0; i < steps; ++i) rig.step();
+    for (uint32_t i = 0; i < steps; ++i)
+      rig.step();
     const bool early = rig.terminal(op) != nullptr;
     rig.fabric.break_all();
     const Event event = rig.finish(op, 2 * kSecond);
@@ -451,7 +461,8 @@ TEST_F(PullTest, ALossAtAnyStepEndsInTheRightBytesOrAReason) {
       expect_layers(rig, op, 0, 4);
       for (const uint32_t b : {0u, 2u}) {
         EXPECT_EQ(event.codes[b], Code::kOk);
-        for (uint32_t l = 0; l < 4; ++l) EXPECT_TRUE(rig.layer_is_stored(id_of(b), b, l));
+        for (uint32_t l = 0; l < 4; ++l)
+          EXPECT_TRUE(rig.layer_is_stored(id_of(b), b, l));
       }
       EXPECT_EQ(event.codes[1], Code::kUnavailable);
       EXPECT_EQ(event.bytes, 2 * rig.table.block_bytes);
@@ -468,7 +479,8 @@ TEST_F(PullTest, ALossAtAnyStepEndsInTheRightBytesOrAReason) {
   EXPECT_LT(failed, 10u);  // only when it was not asked yet
 }
 
-// Two writers' bytes of one block must not be mixed: the rest of a pull insists on the attempt it began with (I3).
+// Two writers' bytes of one block must not be mixed: the rest of a pull insists on the attempt it
+// began with (I3).
 TEST_F(PullTest, TheRestAfterALossIsOfTheSameAttempt) {
   KvRig rig({70000, 70000}, 1);
   rig.put(0, 1);
@@ -548,8 +560,10 @@ TEST_F(PullTest, ManyPullsAtOnceAllEnd) {
     request.slots = {i};
     ops.push_back(*rig.core->pull(request));
   }
-  for (const OpId op : ops) EXPECT_TRUE(rig.finish(op).status.ok());
-  for (uint32_t i = 0; i < 60; ++i) EXPECT_TRUE(rig.layer_is_stored(id_of(i), i, 1));
+  for (const OpId op : ops)
+    EXPECT_TRUE(rig.finish(op).status.ok());
+  for (uint32_t i = 0; i < 60; ++i)
+    EXPECT_TRUE(rig.layer_is_stored(id_of(i), i, 1));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Goal: a push stores exactly the caller's bytes, layer by layer as they become final, each block for itself, and
-// gives back what it does not use.
-// Method: the rig with a store that checks every byte and both checksums; losses and cancels at every step.
+// Goal: a push stores exactly the caller's bytes, layer by layer as they become final, each block
+// for itself, and gives back what it does not use. Method: the rig with a store that checks every
+// byte and both checksums; losses and cancels at every step.
 #include "client/push.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,8 @@ const std::vector<uint32_t> kLayers = {20000, 4096, 44000, 100000, 400000, 65537
 
 struct PushTest : testing::Test {
   static void fill(KvRig& rig, uint32_t first, uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i) rig.fill(i, id_of(first + i));
+    for (uint32_t i = 0; i < count; ++i)
+      rig.fill(i, id_of(first + i));
   }
   static void expect_stored(const KvRig& rig, uint32_t n) {
     ASSERT_EQ(rig.daemon->store().count(BlockId{id_of(n), 0}), 1u);
@@ -45,7 +46,8 @@ TEST_F(PushTest, StoresTheBytesOfEveryBlock) {
     EXPECT_EQ(event.tag, 5u);
     EXPECT_EQ(event.codes, std::vector<Code>(6, Code::kOk));
     EXPECT_EQ(event.bytes, 6 * rig.table.block_bytes);
-    for (uint32_t b = 0; b < 6; ++b) expect_stored(rig, b);
+    for (uint32_t b = 0; b < 6; ++b)
+      expect_stored(rig, b);
     const auto reserved = rig.of(op, Event::Kind::kReserved);
     ASSERT_EQ(reserved.size(), 1u);
     EXPECT_EQ(reserved[0].codes, std::vector<Code>(6, Code::kOk));
@@ -69,7 +71,8 @@ TEST_F(PushTest, LayersLeaveAsTheyBecomeFinal) {
   const auto sent = [&] {
     rig.run_for(10 * kMillisecond);
     uint64_t bytes = 0;
-    for (const auto& r : rig.daemon->log()) bytes += r.payload_bytes;
+    for (const auto& r : rig.daemon->log())
+      bytes += r.payload_bytes;
     return bytes;
   };
   EXPECT_EQ(sent(), 0u);
@@ -225,7 +228,8 @@ TEST_F(PushTest, BytesChangedUnderWayAreFoundCorrupt) {
   EXPECT_EQ(rig.finish(op).codes[0], Code::kCorrupt);
 }
 
-// A COMMITTED that answers nothing, or promises less than was asked, must not count as acknowledged.
+// A COMMITTED that answers nothing, or promises less than was asked, must not count as
+// acknowledged.
 TEST_F(PushTest, ACommittedBeforeItsCommitEndsThePush) {
   KvRig rig({70000}, 1);
   const OpId op = *rig.core->push(rig.push_of(ids_of(0, 1)));
@@ -289,7 +293,8 @@ TEST_F(PushTest, ALaneWithoutRoomIsWaitedFor) {
     fill(rig, 0, 5);
     const Event event = rig.finish(push_all(rig, rig.push_of(ids_of(0, 5))));
     EXPECT_TRUE(event.status.ok()) << event.status.what();
-    for (uint32_t b = 0; b < 5; ++b) expect_stored(rig, b);
+    for (uint32_t b = 0; b < 5; ++b)
+      expect_stored(rig, b);
   }
 }
 
@@ -304,8 +309,10 @@ TEST_F(PushTest, ManyPushesShareThePiecesAndAllEnd) {
     request.slots = {i};
     ops.push_back(push_all(rig, request));
   }
-  for (const OpId op : ops) EXPECT_TRUE(rig.finish(op).status.ok());
-  for (uint32_t i = 0; i < 40; ++i) expect_stored(rig, i);
+  for (const OpId op : ops)
+    EXPECT_TRUE(rig.finish(op).status.ok());
+  for (uint32_t i = 0; i < 40; ++i)
+    expect_stored(rig, i);
 }
 
 // Memory in crumbs: a payload ends where its pieces do, and the checksums still hold.
@@ -357,7 +364,8 @@ TEST_F(PushTest, AnExistingBlockStaysASuccessWhenTheRestIsCancelled) {
   EXPECT_EQ(event.codes, (std::vector<Code>{Code::kOk, Code::kCancelled}));
 }
 
-// C2 for sends: after the terminal event the bytes may change, and what was acknowledged is what was there before.
+// C2 for sends: after the terminal event the bytes may change, and what was acknowledged is what
+// was there before.
 TEST_F(PushTest, ACancelAtAnyStepLeavesNothingReservedAndNothingWrong) {
   uint32_t cancelled = 0;
   for (uint32_t steps = 0; steps < 300; ++steps) {
@@ -370,7 +378,8 @@ TEST_F(PushTest, ACancelAtAnyStepLeavesNothingReservedAndNothingWrong) {
     fill(rig, 0, 3);
     ASSERT_TRUE(rig.ready());
     const OpId op = push_all(rig, rig.push_of(ids_of(0, 3)));
-    for (uint32_t i = 0; i < steps; ++i) rig.step();
+    for (uint32_t i = 0; i < steps; ++i)
+      rig.step();
     rig.core->cancel(op);
     const Event event = rig.finish(op, 2 * kSecond);
     cancelled += event.status.code() == Code::kCancelled;
@@ -398,7 +407,8 @@ TEST_F(PushTest, ALossAtAnyStepEndsUnavailableOrDone) {
     fill(rig, 0, 3);
     ASSERT_TRUE(rig.ready());
     const OpId op = push_all(rig, rig.push_of(ids_of(0, 3)));
-    for (uint32_t i = 0; i < steps; ++i) rig.step();
+    for (uint32_t i = 0; i < steps; ++i)
+      rig.step();
     const bool early = rig.terminal(op) != nullptr;
     rig.fabric.break_all();
     const Event event = rig.finish(op, 200 * kMillisecond);

@@ -1,5 +1,6 @@
-// Goal: the session connects, is refused, loses its daemon, comes back, and lets no foreign frame through.
-// Method: ClientSession under a fake user against a scripted daemon over the simulated fabric.
+// Goal: the session connects, is refused, loses its daemon, comes back, and lets no foreign frame
+// through. Method: ClientSession under a fake user against a scripted daemon over the simulated
+// fabric.
 #include "client/session.h"
 
 #include <gtest/gtest.h>
@@ -61,12 +62,14 @@ class SessionTest : public testing::Test {
   }
   bool run_until(const std::function<bool()>& done, Nanos limit_ns = 100 * kSecond) {
     const Nanos end = clock_.now_ns() + limit_ns;
-    while (!done() && clock_.now_ns() <= end) step();
+    while (!done() && clock_.now_ns() <= end)
+      step();
     return done();
   }
   void run_for(Nanos duration) {
     const Nanos end = clock_.now_ns() + duration;
-    while (clock_.now_ns() < end) step();
+    while (clock_.now_ns() < end)
+      step();
   }
   bool until_ready() {
     return run_until([&] { return session_->state() == SessionState::kReady; }, 5 * kSecond);
@@ -293,7 +296,8 @@ TEST_F(SessionTest, GarbageEndsTheSession) {
   for (size_t i = 1; i <= 20; ++i) {
     ASSERT_TRUE(until_ready());
     std::vector<std::byte> head(1 + random.below(300));
-    for (auto& b : head) b = static_cast<std::byte>(random.below(256));
+    for (auto& b : head)
+      b = static_cast<std::byte>(random.below(256));
     daemon_->send(static_cast<uint32_t>(i % 2), head, std::vector<std::byte>(random.below(2) * 9));
     ASSERT_TRUE(until_lost(i)) << i;
   }

@@ -57,7 +57,9 @@ ScriptedDaemon::ScriptedDaemon(Fabric& fabric, Reactor& reactor, const Options& 
   listener_->start(*this);
 }
 
-ScriptedDaemon::~ScriptedDaemon() { VARVE_ASSERT(lanes_open() == 0); }
+ScriptedDaemon::~ScriptedDaemon() {
+  VARVE_ASSERT(lanes_open() == 0);
+}
 
 void ScriptedDaemon::on_accepted(std::unique_ptr<Link> link) {
   auto lane = std::make_unique<Lane>();
@@ -71,7 +73,8 @@ std::vector<std::byte> ScriptedDaemon::content(const BlockId& id, uint32_t exten
                                                uint64_t salt) {
   Random random(id.base.prefix64() ^ (uint64_t{id.rank} << 32) ^ (uint64_t{extent} << 40) ^ salt);
   std::vector<std::byte> out(round_up(bytes, 8));
-  for (size_t at = 0; at < out.size(); at += 8) varve::store(out, at, random.next());
+  for (size_t at = 0; at < out.size(); at += 8)
+    varve::store(out, at, random.next());
   out.resize(bytes);
   return out;
 }
@@ -103,7 +106,9 @@ ScriptedDaemon::Lane* ScriptedDaemon::find_lane(uint32_t lane) const {
   return nullptr;
 }
 
-bool ScriptedDaemon::has_lane(uint32_t lane) const { return find_lane(lane) != nullptr; }
+bool ScriptedDaemon::has_lane(uint32_t lane) const {
+  return find_lane(lane) != nullptr;
+}
 
 uint32_t ScriptedDaemon::lanes_open() const {
   return static_cast<uint32_t>(
@@ -212,21 +217,31 @@ void ScriptedDaemon::on_frame(Lane& lane, Received received) {
   const Received copy = log_.back();  // a hook may make the log grow
   if (hook && hook(copy)) return;
   switch (copy.type) {
-    case wire::FrameType::kHello: return on_hello(lane, copy);
-    case wire::FrameType::kFormat: return on_format(copy);
-    case wire::FrameType::kMatch: return on_match(copy);
-    case wire::FrameType::kReserve: return on_reserve(copy);
-    case wire::FrameType::kExtent: return on_extent(copy);
-    case wire::FrameType::kCommit: return on_commit(copy);
-    case wire::FrameType::kAbort: return on_abort(copy);
-    case wire::FrameType::kPull: return answer_pull(copy);
-    case wire::FrameType::kCancel: return on_cancel(copy);
+    case wire::FrameType::kHello:
+      return on_hello(lane, copy);
+    case wire::FrameType::kFormat:
+      return on_format(copy);
+    case wire::FrameType::kMatch:
+      return on_match(copy);
+    case wire::FrameType::kReserve:
+      return on_reserve(copy);
+    case wire::FrameType::kExtent:
+      return on_extent(copy);
+    case wire::FrameType::kCommit:
+      return on_commit(copy);
+    case wire::FrameType::kAbort:
+      return on_abort(copy);
+    case wire::FrameType::kPull:
+      return answer_pull(copy);
+    case wire::FrameType::kCancel:
+      return on_cancel(copy);
     case wire::FrameType::kRelease:
       leases_.erase(std::get<wire::ReleaseView>(copy.frame().body).body.lease);
       return send(0, encoder_.released(copy.op, {}));
     case wire::FrameType::kPing:
       return send(0, encoder_.pong(copy.op, std::get<wire::PingView>(copy.frame().body).body));
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -264,7 +279,8 @@ void ScriptedDaemon::on_format(const Received& received) {
   ok.format = static_cast<uint32_t>(at - formats_.begin()) + 1;
   if (at == formats_.end()) {
     std::vector<ExtentTable> tables;
-    for (const auto& rank : format->ranks) tables.push_back(*ExtentTable::of(rank, 1));
+    for (const auto& rank : format->ranks)
+      tables.push_back(*ExtentTable::of(rank, 1));
     tables_.push_back(std::move(tables));
     formats_.push_back(*std::move(format));
   }
@@ -283,7 +299,8 @@ void ScriptedDaemon::on_match(const Received& received) {
   std::vector<wire::TierKind> tiers;
   for (uint32_t i = 0; i < view.ids.size(); ++i) {
     bool all = true;
-    for (uint32_t r = 0; r < ranks; ++r) all &= store_.count(BlockId{view.ids[i], r}) > 0;
+    for (uint32_t r = 0; r < ranks; ++r)
+      all &= store_.count(BlockId{view.ids[i], r}) > 0;
     if (!all) break;
     tiers.push_back(wire::TierKind::kDram);
   }
@@ -322,7 +339,8 @@ void ScriptedDaemon::on_reserve(const Received& received) {
       answers[i].attempt = Attempt{1, 0, ++last_attempt_};
       Reserved r{id, received.op, i, {}, std::vector<uint32_t>(table->extents.size()), table};
       r.stored.attempt = answers[i].attempt;
-      for (const ExtentSpec& spec : table->extents) r.stored.extents.emplace_back(spec.bytes);
+      for (const ExtentSpec& spec : table->extents)
+        r.stored.extents.emplace_back(spec.bytes);
       reserved_.emplace(std::pair(received.op, i), std::move(r));
     }
   }
@@ -387,7 +405,8 @@ void ScriptedDaemon::answer_pull(const Received& received) {
   const ExtentTable* table = table_of(view.body.format, view.body.rank);
   VARVE_ASSERT(table != nullptr);
   uint32_t lanes = 0;
-  while (has_lane(lanes + 1)) ++lanes;
+  while (has_lane(lanes + 1))
+    ++lanes;
   std::vector<uint8_t> codes(view.ids.size());
   const uint32_t layer_end = view.body.layer_first + view.body.layer_count;
   uint32_t turn = 0;

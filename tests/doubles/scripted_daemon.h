@@ -1,8 +1,9 @@
 // ScriptedDaemon: the daemon's side of the wire for client tests, over any Fabric.
 //
-// By itself it answers like a daemon with a small store in memory: handshake, formats, match, push, pull, cancel.
-// A test's hook sees each frame first and may take it; the test then speaks for the daemon with the senders below.
-// Everything that came is in log(), in order of arrival. One reactor, one thread.
+// By itself it answers like a daemon with a small store in memory: handshake, formats, match, push,
+// pull, cancel. A test's hook sees each frame first and may take it; the test then speaks for the
+// daemon with the senders below. Everything that came is in log(), in order of arrival. One
+// reactor, one thread.
 #pragma once
 
 #include <deque>
@@ -52,7 +53,7 @@ class ScriptedDaemon final : private ListenerUser {
   ~ScriptedDaemon();  // after close_all() and a turn, or when no lane is left
 
   std::string address() const { return listener_->address(); }
-  Options& options() { return options_; }  // read at each use
+  Options& options() { return options_; }     // read at each use
   std::function<bool(const Received&)> hook;  // true: the daemon itself does nothing
 
   // The store. Contents are a function of (id, rank, salt): content() of the same arguments.
