@@ -86,6 +86,7 @@ LIBRARY_HEADERS = [
 EXCEPTIONS = [
     ("common/reactor/mailbox.h", "an atomic", "the mailbox is where two threads meet"),
     ("common/reactor/reactor.h", "an atomic", "stop() may be called by any thread"),
+    ("server/op/part.h", "an atomic", "a cancel flag: a message could outlive the part it cancels"),
     ("common/reactor/epoll_backend.cc", "a lock", "the fallback's bounded queue to its workers"),
     ("common/reactor/epoll_backend.cc", "an atomic", "the fallback's bounded queue to its workers"),
     ("client/client.cc", "a lock", "the border where the caller's threads meet the reactor"),

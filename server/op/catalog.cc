@@ -1,8 +1,8 @@
 // The catalog: index, eviction order, DRAM and flash in step.
 //
 // During recovery two fragments of one block may be found (two attempts across map epochs, or one
-// written again after its first was dropped): the larger attempt stays (I3). The index does not keep
-// attempts, so a side table holds them until every slice is recovered.
+// written again after its first was dropped): the larger attempt stays (I3). The index does not
+// keep attempts, so a side table holds them until every slice is recovered.
 #include "server/op/catalog.h"
 
 #include <bit>
@@ -28,8 +28,7 @@ Catalog::Catalog(OpContext& context) : context_(context) {
   attempts_.resize(context.index.fragments_max());
   recovered_bits_.resize((context.index.base_slots_max() + 63) / 64);
   doomed_.reserve(kDoomedReserve);
-  grace_until_ns_ =
-      context.reactor.now_ns() + Nanos{context.options.lease_ms_max} * kMillisecond;
+  grace_until_ns_ = context.reactor.now_ns() + Nanos{context.options.lease_ms_max} * kMillisecond;
 }
 
 uint32_t Catalog::room_of(const flash::Place& place) const {

@@ -1,13 +1,13 @@
 // Catalog: what is published on this shard, and the one place where that changes.
 //
 // A published fragment stands in the index, in the eviction order (once it is on flash), maybe in
-// DRAM, and on flash. Everything that adds, moves or removes one goes through here, so that the four
-// never disagree: publish and placed (push), recovered (start), moved and reclaim (flash), lost
-// (faults), evict (room).
+// DRAM, and on flash. Everything that adds, moves or removes one goes through here, so that the
+// four never disagree: publish and placed (push), recovered (start), moved and reclaim (flash),
+// lost (faults), evict (room).
 // Invariants:
 //   G1 nothing leased, pinned, dirty or younger than the grace after a start is evicted (I4).
-//   G2 flash is told of every page that dies, inside one of its own upcalls only where its door says
-//      so (recovered, lost, room_wanted).
+//   G2 flash is told of every page that dies, inside one of its own upcalls only where its door
+//      says so (recovered, lost, room_wanted).
 #pragma once
 
 #include <vector>

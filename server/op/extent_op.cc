@@ -140,7 +140,8 @@ void ExtentOp::post(DataSend& send) {
 
 // The pull was cut while frames still waited: they count as done, nothing of them was posted.
 void ExtentOp::drop_frames() {
-  for (; frames_left_ > 0; --frames_left_) completed(Status::cancelled("pull"));
+  for (; frames_left_ > 0; --frames_left_)
+    completed(Status::cancelled("pull"));
 }
 
 void ExtentOp::finish(Status status) {
@@ -154,8 +155,8 @@ void ExtentOp::finish(Status status) {
   VARVE_ASSERT(block.users[at_.extent] > 0);
   --block.users[at_.extent];
   const bool clean = !block.dirty && !block.doomed;
-  if (clean && block.users[at_.extent] == 0 &&
-      block.state[at_.extent] == ExtentState::kPresent && context_.pulls->is_tight()) {
+  if (clean && block.users[at_.extent] == 0 && block.state[at_.extent] == ExtentState::kPresent &&
+      context_.pulls->is_tight()) {
     context_.tier.drop_extent(block, at_.extent);
     context_.metrics.pull_extents_streamed.add();
   }

@@ -26,13 +26,13 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
   struct Begin {
     PullOp* pull = nullptr;
     PullPart* part = nullptr;
-    uint32_t item = 0;        // of the pull
-    uint32_t position = 0;    // of the block in the request
+    uint32_t item = 0;      // of the pull
+    uint32_t position = 0;  // of the block in the request
     TierBlock* block = nullptr;
     uint32_t extent = 0;
-    uint32_t bytes = 0;       // by the format
+    uint32_t bytes = 0;  // by the format
     Nanos wanted_ns = 0;
-    Fetch* fetch = nullptr;   // set: this op has taken the pages and reads the extent itself
+    Fetch* fetch = nullptr;     // set: this op has taken the pages and reads the extent itself
     bool lead_started = false;  // this op opened the block
   };
   void begin(const Begin& begin);

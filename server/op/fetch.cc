@@ -1,7 +1,7 @@
 // Device reads into DRAM blocks: start, verify the outcome, wake the readers.
 //
-// Where a target fails while it holds a request (limbo, I8), the readers are told at once, but block
-// and pages stay pinned until the device gives them back, which may be never.
+// Where a target fails while it holds a request (limbo, I8), the readers are told at once, but
+// block and pages stay pinned until the device gives them back, which may be never.
 #include "server/op/fetch.h"
 
 #include "server/op/op.h"
@@ -47,8 +47,7 @@ void FetchTable::give(Fetch& fetch) {
   pool_.give(&fetch);
 }
 
-void FetchTable::start(Fetch& fetch, TierBlock& block, const flash::Place& place,
-                       Nanos wanted_ns) {
+void FetchTable::start(Fetch& fetch, TierBlock& block, const flash::Place& place, Nanos wanted_ns) {
   VARVE_ASSERT(fetch.block == nullptr);
   VARVE_ASSERT(block.state[fetch.read.extent] == ExtentState::kReading, fetch.read.extent);
   context_.tier.pin(block);
@@ -90,8 +89,7 @@ void FetchTable::start_extent(Fetch& fetch, TierBlock& block, const flash::Place
   VARVE_ASSERT(block.header_present);
   const Slab& slab = context_.tier.extent(block, extent);
   fetch.runs.resize(kRunsMax);
-  fetch.runs.resize(
-      context_.tier.arena().pieces(slab, 0, bytes_of(slab.page_count), fetch.runs));
+  fetch.runs.resize(context_.tier.arena().pieces(slab, 0, bytes_of(slab.page_count), fetch.runs));
   fetch.read.kind = flash::Read::Kind::kExtent;
   fetch.read.attempt = block.attempt;
   fetch.read.extent = extent;

@@ -1,8 +1,8 @@
 // FetchTable: device reads in progress, one for as many readers as wait for the bytes.
 //
-// A Fetch belongs to the TierBlock it fills, not to the pull that asked first: it pins the block, and
-// when it is done the tier wakes whoever waits for the extent. So a pull may be cancelled while its
-// read goes on, and a second pull of the same block starts no second read.
+// A Fetch belongs to the TierBlock it fills, not to the pull that asked first: it pins the block,
+// and when it is done the tier wakes whoever waits for the extent. So a pull may be cancelled while
+// its read goes on, and a second pull of the same block starts no second read.
 #pragma once
 
 #include <vector>
@@ -35,7 +35,8 @@ class FetchTable {
   Fetch* take() { return pool_.take(); }  // null: all are busy
   void give(Fetch& fetch);                // taken and not started
 
-  // Header and extent 0, whose pages are taken. `fingerprint`: of the format the reader believes in.
+  // Header and extent 0, whose pages are taken. `fingerprint`: of the format the reader believes
+  // in.
   void start_lead(Fetch& fetch, TierBlock& block, const flash::Place& place,
                   const Digest& fingerprint, Nanos wanted_ns);
   // One extent whose pages are taken, of a block whose header is present.

@@ -55,11 +55,11 @@ LeaseId LeaseTable::grant(uint64_t session, std::span<const uint32_t> base_slots
   }
   lease->id = ++sequence_ << kNumberBits | lease->number;
   lease->session = session;
-  lease->expires_ns =
-      reactor_.now_ns() + std::min(lease_ms, options_.lease_ms_max) * kMillisecond;
+  lease->expires_ns = reactor_.now_ns() + std::min(lease_ms, options_.lease_ms_max) * kMillisecond;
   LeasePins* run = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
-    VARVE_DASSERT(i == 0 || positions[i - 1] < positions[i]);  // so that a trim leaves one short run
+    VARVE_DASSERT(i == 0 ||
+                  positions[i - 1] < positions[i]);  // so that a trim leaves one short run
     if (run == nullptr || run->count == LeasePins::kMax) {
       run = pins_pool_.take();
       VARVE_ASSERT(run != nullptr, pin_count_, options_.pins_max);  // runs_for() covers pins_max
@@ -74,7 +74,8 @@ LeaseId LeaseTable::grant(uint64_t session, std::span<const uint32_t> base_slots
   pin_count_ += count;
   // Nearly all leases of a node are equally long, so the place is found at the back.
   Lease* after = leases_live_.back();
-  while (after != nullptr && after->expires_ns > lease->expires_ns) after = leases_live_.previous(after);
+  while (after != nullptr && after->expires_ns > lease->expires_ns)
+    after = leases_live_.previous(after);
   leases_live_.insert_after(after, lease);
   metrics_.leases_granted.add();
   metrics_.leases_live.set(live());
@@ -144,7 +145,8 @@ void LeaseTable::session_gone(uint64_t session) {
 void LeaseTable::end(Lease& lease) {
   VARVE_ASSERT(lease.id != 0);
   while (LeasePins* run = lease.pins.pop()) {
-    for (uint32_t i = 0; i < run->count; ++i) index_.lease_drop(run->base_slots[i]);
+    for (uint32_t i = 0; i < run->count; ++i)
+      index_.lease_drop(run->base_slots[i]);
     VARVE_ASSERT(pin_count_ >= run->count);
     pin_count_ -= run->count;
     lease.pin_count -= run->count;

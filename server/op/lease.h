@@ -46,7 +46,8 @@ class LeaseTable {
   LeaseTable(const LeaseTable&) = delete;
   LeaseTable& operator=(const LeaseTable&) = delete;
 
-  // A lease over `base_slots[i]` at rising `positions[i]`, for at most lease_ms_max; 0 when the table is full.
+  // A lease over `base_slots[i]` at rising `positions[i]`, for at most lease_ms_max; 0 when the
+  // table is full.
   LeaseId grant(uint64_t session, std::span<const uint32_t> base_slots,
                 std::span<const uint16_t> positions, uint32_t lease_ms);
   // Live, of this session and not past its time, even if the timer has not run yet.

@@ -1,7 +1,7 @@
 // Match: which of these ids does this home have with all ranks, up to its first miss; in one turn.
 //
-// A match changes nothing but recency and, if asked, a lease (I5). Recency is fed from the last id to
-// the first, so that leaves are older than the prefix they need.
+// A match changes nothing but recency and, if asked, a lease (I5). Recency is fed from the last id
+// to the first, so that leaves are older than the prefix they need.
 #include <algorithm>
 
 #include "server/op/fetch.h"
@@ -55,8 +55,10 @@ void match_prefix(OpContext& context, MatchPart& part) {
     any_flash = any_flash || tier == wire::TierKind::kFlash;
     (tier == wire::TierKind::kDram ? metrics.match_hits_dram : metrics.match_hits_flash).add();
   }
-  for (uint32_t i = found; i < count; ++i) part.tiers[positions[i]] = wire::TierKind::kNone;
-  for (uint32_t i = found; i > 0; --i) context.eviction.touch(base_slots[i - 1]);
+  for (uint32_t i = found; i < count; ++i)
+    part.tiers[positions[i]] = wire::TierKind::kNone;
+  for (uint32_t i = found; i > 0; --i)
+    context.eviction.touch(base_slots[i - 1]);
   part.lease = context.leases->grant(part.session, std::span<const uint32_t>(base_slots, found),
                                      positions.first(found), part.lease_ms);
   part.recovering = context.flash.recovering();

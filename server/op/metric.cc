@@ -1,6 +1,7 @@
 // Names and help of the op counters: one line each, so that this file reads as their documentation.
 //
-// Labels name the outcome, the tier, the stage or the code; the words are those of the architecture.
+// Labels name the outcome, the tier, the stage or the code; the words are those of the
+// architecture.
 #include "server/op/metric.h"
 
 #include <iterator>
@@ -70,8 +71,7 @@ void register_pull(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_pull_ended_total", label("outcome", "cancelled"), "Pull parts cut short."},
           &m.pull_cancelled);
   set.add({"varve_pull_ended_total", label("outcome", "timed_out"), ""}, &m.pull_timed_out);
-  set.add({"varve_pull_ended_total", label("outcome", "lease_refused"), ""},
-          &m.pull_lease_refused);
+  set.add({"varve_pull_ended_total", label("outcome", "lease_refused"), ""}, &m.pull_lease_refused);
   set.add({"varve_pull_blocks_total", "", "Blocks sent whole."}, &m.pull_blocks_ok);
   for (uint32_t i = 1; i < kCodeCount; ++i) {
     set.add({"varve_pull_blocks_failed_total", label("reason", code_name(static_cast<Code>(i))),
@@ -118,8 +118,7 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_recovered_dropped_total", label("reason", "older_attempt"),
            "Fragments that recovery found and did not keep."},
           &m.recovered_older);
-  set.add({"varve_recovered_dropped_total", label("reason", "index_full"), ""},
-          &m.recovered_full);
+  set.add({"varve_recovered_dropped_total", label("reason", "index_full"), ""}, &m.recovered_full);
   set.add({"varve_recovered_replaced_total", "", "Kept ones that a larger attempt replaced."},
           &m.replaced_older);
   set.add({"varve_reclaim_fragments_total", label("verdict", "dead"), "Asked for by reclaim."},

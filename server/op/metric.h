@@ -1,7 +1,7 @@
 // The counters of the ops of one shard, in the words of the ops.
 //
-// Plain numbers on their own core; registered once by OpMetrics::register_in. A rate that is refused
-// or shed is counted by its reason, so that an overload explains itself (I11).
+// Plain numbers on their own core; registered once by OpMetrics::register_in. A rate that is
+// refused or shed is counted by its reason, so that an overload explains itself (I11).
 #pragma once
 
 #include "common/base/base.h"

@@ -1,8 +1,8 @@
-// op: every request's life on its home shard, from the part that arrives to the part that goes back.
+// op: every request's life on its home shard, from the part that comes to the part that goes back.
 //
 // Owns: the ops (match, reserve, push, pull, release, evict), their pools, the leases, the shared
-// device reads, and the Catalog, which keeps index, eviction order, DRAM and flash in step. Called by
-// server/shard. Thread rule: owner core only; parts and sends come and go by mailbox.
+// device reads, and the Catalog, which keeps index, eviction order, DRAM and flash in step. Called
+// by server/shard. Thread rule: owner core only; parts and sends come and go by mailbox.
 //
 //   part -> Operations::begin -> match | reserve | release       answered in the same turn
 //                             -> PushOp  kReceive kCommit kAppend kWrite
@@ -14,7 +14,7 @@
 //   O3 a block is visible from the accepted commit on, durable only after its flush (I2, I10).
 //   O4 order of acquisition: credit, then pages, then device; only reads in progress hold pages.
 //   O5 what a pull reads stays in the index until it ends (I4), whatever its lease does meanwhile.
-//   O6 an op that cannot get a bounded thing is refused or waits in a bounded queue; all is counted.
+//   O6 an op that cannot get a bounded thing is refused or waits in a bounded queue, and counted.
 #pragma once
 
 #include <memory>
@@ -35,23 +35,23 @@ namespace varve {
 struct OpOptions {
   uint32_t shard = 0;
   uint32_t slices = kSlicesDefault;
-  uint32_t pushes_max = 1024;                 // live attempts
-  uint32_t appends_max = 64;                  // fragments at flash at once
+  uint32_t pushes_max = 1024;  // live attempts
+  uint32_t appends_max = 64;   // fragments at flash at once
   uint32_t pulls_max = 256;
-  uint32_t extents_max = 1024;                // extents of pulls in progress
-  uint32_t fetches_max = 256;                 // device reads in progress
-  uint32_t data_sends_max = 512;              // DATA frames on their way
-  uint64_t pull_window_bytes = 4 * kMiB;      // credit asked at once; two windows are in progress
+  uint32_t extents_max = 1024;            // extents of pulls in progress
+  uint32_t fetches_max = 256;             // device reads in progress
+  uint32_t data_sends_max = 512;          // DATA frames on their way
+  uint64_t pull_window_bytes = 4 * kMiB;  // credit asked at once; two windows are in progress
   uint32_t leases_max = 1024;
-  uint32_t lease_pins_max = 256 * 1024;       // base ids under all leases together
+  uint32_t lease_pins_max = 256 * 1024;  // base ids under all leases together
   uint32_t lease_ms_max = 60000;
   uint64_t epoch = 1;
   uint32_t domain = 1;
   uint32_t domain_generation = 0;
   uint32_t k = 1, m = 0;
-  int32_t buffer_index = -1;                  // registered buffer that covers the arena
-  Nanos cancel_poll_ns = 1 * kMillisecond;    // how often waiting pulls look at their cancel flag
-  Nanos overdue_ns = 2 * kSecond;             // past its deadline by this: named by the watchdog
+  int32_t buffer_index = -1;                // registered buffer that covers the arena
+  Nanos cancel_poll_ns = 1 * kMillisecond;  // how often waiting pulls look at their cancel flag
+  Nanos overdue_ns = 2 * kSecond;           // past its deadline by this: named by the watchdog
 };
 
 class LeaseTable;
@@ -80,7 +80,7 @@ struct OpContext {
   SendTable* sends = nullptr;
   EvictOp* evict = nullptr;
   bool draining = false;
-  uint64_t attempts = 0;  // granted since the start: the counter of the last attempt
+  uint64_t attempts = 0;         // granted since the start: the counter of the last attempt
   std::vector<BaseId> gathered;  // match: the ids of one part side by side
 };
 
@@ -99,10 +99,10 @@ class Operations {
   Catalog& catalog() { return *catalog_; }
   // flash wants about `pages` of one slice of one target: evicts now and in the next turns.
   void room_wanted(uint32_t target, uint32_t slice, uint32_t pages);
-  void drain();               // no new grants from here on
-  bool pushes_done() const;   // no live attempt, no write-behind
-  bool at_rest() const;       // I6
-  uint32_t watch();           // logs ops past their deadline; how many
+  void drain();              // no new grants from here on
+  bool pushes_done() const;  // no live attempt, no write-behind
+  bool at_rest() const;      // I6
+  uint32_t watch();          // logs ops past their deadline; how many
   void register_metrics(MetricSet& metrics);
 
  private:

@@ -1,10 +1,11 @@
 // Part: one request's share for one home shard, and the messages around it.
 //
-// The session (on the session shard) splits a client's request by home shard, posts one part to each by
-// mailbox, and gets each part back exactly once. Between post and return a part belongs to the home; its
-// output arrays are written only by the home, each at its own positions. Everything bounded:
-// parts live in the session's pools; the home's ops live in the home's pools (empty = kOverloaded).
-// In every struct here message.owner is the struct itself: whoever posts it sets that.
+// The session (on the session shard) splits a client's request by home shard, posts one part to
+// each by mailbox, and gets each part back exactly once. Between post and return a part belongs to
+// the home; its output arrays are written only by the home, each at its own positions. Everything
+// bounded: parts live in the session's pools; the home's ops live in the home's pools (empty =
+// kOverloaded). In every struct here message.owner is the struct itself: whoever posts it sets
+// that.
 #pragma once
 
 #include <atomic>
@@ -43,15 +44,15 @@ struct Part {
   explicit Part(Kind k) : kind(k) {}
 
   Kind kind;
-  Message message;              // carries it to the home and back
+  Message message;  // carries it to the home and back
   Reactor* session_reactor = nullptr;
-  uint32_t shard = 0;           // home
-  void* home = nullptr;         // set by Shard::submit
-  Status status;                // set by the home
-  Back on_back = nullptr;       // runs on the session shard
-  void* owner = nullptr;        // the session's request
-  uint64_t session = 0;         // who holds what the home keeps for it
-  Nanos deadline_ns = kNever;   // absolute, monotonic clock of this process
+  uint32_t shard = 0;          // home
+  void* home = nullptr;        // set by Shard::submit
+  Status status;               // set by the home
+  Back on_back = nullptr;      // runs on the session shard
+  void* owner = nullptr;       // the session's request
+  uint64_t session = 0;        // who holds what the home keeps for it
+  Nanos deadline_ns = kNever;  // absolute, monotonic clock of this process
 };
 
 // A home's lease for one session; the id is valid for this boot only and never reused.
@@ -69,15 +70,16 @@ struct MatchPart : Part {
   uint64_t read_ns_estimate = 0;    // out: queue wait of this shard's targets
 };
 
-// Drops a lease, or what of it lies at request positions >= keep_below (after the merge of a match).
+// Drops a lease, or what of it lies at request positions >= keep_below (after the merge of a
+// match).
 struct ReleasePart : Part {
   ReleasePart() : Part(Kind::kRelease) {}
   LeaseId lease = 0;
   uint32_t keep_below = 0;  // 0 = release all
 };
 
-// The session is over: everything that this home still holds in its name (leases) goes (I6). Posted after
-// all its other parts came back.
+// The session is over: everything that this home still holds in its name (leases) goes (I6). Posted
+// after all its other parts came back.
 struct GonePart : Part {
   GonePart() : Part(Kind::kGone) {}
 };
@@ -88,7 +90,7 @@ struct GrantLoan {
   Code code = Code::kOk;
   Attempt attempt;
   PushOp* push = nullptr;
-  TierBlock* block = nullptr;   // bytes and Slab values may be read; nothing else of it
+  TierBlock* block = nullptr;  // bytes and Slab values may be read; nothing else of it
   const DramTier* tier = nullptr;
 };
 
@@ -99,9 +101,9 @@ struct ReservePart : Part {
   const SessionFormat* format = nullptr;
   uint32_t rank = 0;
   uint64_t epoch = 0;
-  uint32_t grants_max = 0;      // this part's share of what the session may still hold: kQuota beyond
-  BaseId parent;                // of position 0
-  GrantLoan* loans = nullptr;   // out, by position
+  uint32_t grants_max = 0;  // this part's share of what the session may still hold: kQuota beyond
+  BaseId parent;            // of position 0
+  GrantLoan* loans = nullptr;  // out, by position
 };
 
 // The session has received and verified every extent, written the entry table into the header pages
@@ -120,20 +122,20 @@ struct AbortPart : Part {
   Attempt attempt;
 };
 
-// One DATA frame on its way out: home -> session shard -> link -> back. From the home's pool. The pieces
-// of one extent are posted in offset order with no other extent of that block between them.
+// One DATA frame on its way out: home -> session shard -> link -> back. From the home's pool. The
+// pieces of one extent are posted in offset order with no other extent of that block between them.
 // kCancelled on the way back: it was not sent, and the session took its credit back by itself.
 struct DataSend {
   Message message;
   Message::Deliver back = nullptr;  // the home's: where the session posts it back to
-  SendRequest request;          // payload points into pinned slabs; head filled by the session
+  SendRequest request;              // payload points into pinned slabs; head filled by the session
   wire::Data data;
   struct PullPart* part = nullptr;
-  Status status;                // of the link, on the way back
-  void* owner = nullptr;        // the PullOp
-  DataSend* next = nullptr;     // the session's queue
-  void* out = nullptr;          // the session's: the lane it left by
-  void* out_owner = nullptr;    // the session's
+  Status status;              // of the link, on the way back
+  void* owner = nullptr;      // the PullOp
+  DataSend* next = nullptr;   // the session's queue
+  void* out = nullptr;        // the session's: the lane it left by
+  void* out_owner = nullptr;  // the session's
 };
 
 // Permission to send `bytes`: asked from the session before slabs are taken; least slack first.
@@ -143,10 +145,10 @@ struct CreditAsk {
   uint64_t bytes = 0;
   Nanos wanted_ns = 0;
   struct PullPart* part = nullptr;
-  Status status;                // kCancelled / kUnavailable when the session goes; kQuota: never fits
-  void* owner = nullptr;        // the PullOp
-  CreditAsk* next = nullptr;    // the session's queue
-  Nanos asked_ns = 0;           // the session's
+  Status status;              // kCancelled / kUnavailable when the session goes; kQuota: never fits
+  void* owner = nullptr;      // the PullOp
+  CreditAsk* next = nullptr;  // the session's queue
+  Nanos asked_ns = 0;         // the session's
 };
 
 struct PullPart : Part {
@@ -155,18 +157,19 @@ struct PullPart : Part {
   uint32_t begin = 0, end = 0;
   const SessionFormat* format = nullptr;
   uint32_t rank = 0;
-  LeaseId lease = 0;            // this home's; 0 = best effort
-  bool lease_required = false;  // the client named a lease: without a valid one kTimedOut, nothing is read
+  LeaseId lease = 0;  // this home's; 0 = best effort
+  bool lease_required =
+      false;  // the client named a lease: without a valid one kTimedOut, nothing is read
   uint32_t extent_first = 0, extent_end = 0;
-  Nanos first_wanted_ns = 0;    // absolute
+  Nanos first_wanted_ns = 0;  // absolute
   Nanos layer_ns = 0;
-  uint8_t* codes = nullptr;     // out, by position: Code
+  uint8_t* codes = nullptr;  // out, by position: Code
   // Set by the session; the home looks between stages, and every millisecond while it waits.
   std::atomic<bool> cancelled{false};
   // Session-side services for the home, called by posting the structs above to session_reactor:
-  void (*deliver_data)(Message&) = nullptr;     // DataSend
-  void (*deliver_credit)(Message&) = nullptr;   // CreditAsk
-  uint64_t credit_unused_bytes = 0;  // out: granted by asks and never posted as DataSend
+  void (*deliver_data)(Message&) = nullptr;    // DataSend
+  void (*deliver_credit)(Message&) = nullptr;  // CreditAsk
+  uint64_t credit_unused_bytes = 0;            // out: granted by asks and never posted as DataSend
 };
 
 }  // namespace varve

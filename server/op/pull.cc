@@ -1,7 +1,7 @@
 // A pull: locate and pin, then credit, pages and extents pair by pair, then give everything back.
 //
-// run() is woken by any of its completions (credit, an extent that ended, pages, the poll), so it is a
-// Task with counters instead of an Op with one count: it starts what it can and returns.
+// run() is woken by any of its completions (credit, an extent that ended, pages, the poll), so it
+// is a Task with counters instead of an Op with one count: it starts what it can and returns.
 #include "server/op/pull.h"
 
 #include <algorithm>
@@ -117,8 +117,7 @@ void PullOp::next_pair() {
 bool PullOp::may_start(uint32_t bytes) {
   PullTable& pulls = *context_.pulls;
   if (credit_bytes_ < bytes) {
-    const uint64_t window =
-        std::min<uint64_t>(context_.options.pull_window_bytes, kExtentBytesMax);
+    const uint64_t window = std::min<uint64_t>(context_.options.pull_window_bytes, kExtentBytesMax);
     if (!asking_ && busy_bytes_ <= window) ask_credit();
     pulls.leave_room_queue(*this);
     return false;
@@ -232,8 +231,8 @@ TierBlock* PullOp::find_in_dram(Item& item, uint32_t index, std::optional<Locate
 // started. Pinned. Null: no room for all of them, and nothing was taken.
 TierBlock* PullOp::open_block(uint32_t index, uint32_t extent, const Located& located) {
   const auto extent_count = static_cast<uint32_t>(table_->extents.size());
-  TierBlock* block = context_.tier.open(block_id(index), located.fragment_slot, extent_count,
-                                        Budget::kPull);
+  TierBlock* block =
+      context_.tier.open(block_id(index), located.fragment_slot, extent_count, Budget::kPull);
   if (block == nullptr) return nullptr;
   context_.tier.pin(*block);
   block->fingerprint = part_->format->fingerprint;  // believed; the lead read checks it
@@ -248,7 +247,8 @@ TierBlock* PullOp::open_block(uint32_t index, uint32_t extent, const Located& lo
   }
   Fetch* fetch = context_.fetches->take();
   VARVE_ASSERT(fetch != nullptr);
-  context_.fetches->start_lead(*fetch, *block, located.place, part_->format->fingerprint, wanted_ns_);
+  context_.fetches->start_lead(*fetch, *block, located.place, part_->format->fingerprint,
+                               wanted_ns_);
   return block;
 }
 
@@ -416,8 +416,8 @@ uint32_t PullOp::extent_bytes(uint32_t extent) const {
 }
 
 Nanos PullOp::wanted_of(uint32_t extent) const {
-  const uint32_t layers = table_->extents[extent].layer_first -
-                          table_->extents[part_->extent_first].layer_first;
+  const uint32_t layers =
+      table_->extents[extent].layer_first - table_->extents[part_->extent_first].layer_first;
   return part_->first_wanted_ns + part_->layer_ns * layers;
 }
 

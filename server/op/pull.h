@@ -1,10 +1,11 @@
 // PullOp: one home's share of one pull, layer-major over its blocks; and the table of all pulls.
 //
-// The op walks pairs (extent, block) in layer-major order. For each it needs credit, then pages (only
-// what DRAM does not have), then an ExtentOp that reads and sends. At most two windows of credit are
-// in progress, and each pair advances by itself, so that no pull ever holds pages while it waits for
-// others. Blocks stay pinned between their extents (their headers are wanted again) unless DRAM is
-// tight; then bytes go as soon as they are sent, and idle pins are shed when nothing else moves.
+// The op walks pairs (extent, block) in layer-major order. For each it needs credit, then pages
+// (only what DRAM does not have), then an ExtentOp that reads and sends. At most two windows of
+// credit are in progress, and each pair advances by itself, so that no pull ever holds pages while
+// it waits for others. Blocks stay pinned between their extents (their headers are wanted again)
+// unless DRAM is tight; then bytes go as soon as they are sent, and idle pins are shed when nothing
+// else moves.
 #pragma once
 
 #include <optional>
@@ -49,7 +50,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
     uint16_t extents_left = 0;  // to be sent
     uint16_t busy = 0;          // ExtentOps now
     Code code = Code::kOk;
-    bool read = false;          // bytes came from flash for this pull
+    bool read = false;  // bytes came from flash for this pull
     TierBlock* block = nullptr;
   };
 
@@ -81,7 +82,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   uint32_t alive_ = 0;       // items that have not failed
   uint32_t extent_ = 0;      // the next pair
   uint32_t item_ = 0;
-  Nanos wanted_ns_ = 0;      // of the next pair
+  Nanos wanted_ns_ = 0;  // of the next pair
   uint64_t credit_bytes_ = 0;
   uint64_t busy_bytes_ = 0;  // of extents in progress
   uint32_t busy_ = 0;
@@ -114,10 +115,10 @@ class PullTable {
   bool may_take_room(const PullOp& op) const;  // nobody with less slack is waiting
   void wait_for_room(PullOp& op);
   void leave_room_queue(PullOp& op);
-  void room_given();          // pages, a Fetch or an ExtentOp came back: the first waiter looks
-  bool is_tight() const;      // someone waits, or half of the pull budget is in use
-  bool is_moving() const;     // an extent or a read is in progress, and will give room back
-  bool is_stuck() const;      // most of the pull budget is pinned without being in progress
+  void room_given();       // pages, a Fetch or an ExtentOp came back: the first waiter looks
+  bool is_tight() const;   // someone waits, or half of the pull budget is in use
+  bool is_moving() const;  // an extent or a read is in progress, and will give room back
+  bool is_stuck() const;   // most of the pull budget is pinned without being in progress
   void shed_all();
   void reading_add(uint32_t bytes) { reading_bytes_ += bytes; }
   void reading_drop(uint32_t bytes) { reading_bytes_ -= bytes; }

@@ -15,13 +15,12 @@ PullTable::PullTable(OpContext& context)
       pulls_(context.options.pulls_max, context),
       extents_(context.options.extents_max, context) {
   shares_.reserve(context.options.pulls_max);
-  const uint64_t window =
-      std::min<uint64_t>(context.options.pull_window_bytes, kExtentBytesMax);
+  const uint64_t window = std::min<uint64_t>(context.options.pull_window_bytes, kExtentBytesMax);
   const uint64_t by_sends = uint64_t{context.options.data_sends_max} / 4 * kPayloadBytesMax;
   const uint64_t by_pages = context.tier.limit_bytes(Budget::kPull) / 4;
   share_bytes_max_ = std::max(2 * window, std::min(by_sends, by_pages));
-  share_extents_max_ = std::max(
-      1u, std::min(context.options.extents_max / 4, context.options.data_sends_max / 4));
+  share_extents_max_ =
+      std::max(1u, std::min(context.options.extents_max / 4, context.options.data_sends_max / 4));
   poll_.owner = this;
   poll_.on_fire = [](Timer& timer) { static_cast<PullTable*>(timer.owner)->poll(); };
 }
@@ -115,7 +114,8 @@ void PullTable::wait_for_room(PullOp& op) {
   RoomHook& hook = op;
   if (hook.linked()) return;
   PullOp* after = room_.back();
-  while (after != nullptr && after->wanted_ns() > op.wanted_ns()) after = room_.previous(after);
+  while (after != nullptr && after->wanted_ns() > op.wanted_ns())
+    after = room_.previous(after);
   room_.insert_after(after, &op);
   context_.metrics.pull_room_waits.add();
   room_given();  // the front looks again: it may be stuck without anything in progress
@@ -133,8 +133,8 @@ void PullTable::room_given() {
 }
 
 bool PullTable::is_tight() const {
-  return !room_.empty() || context_.tier.used_bytes(Budget::kPull) * 2 >
-                               context_.tier.limit_bytes(Budget::kPull);
+  return !room_.empty() ||
+         context_.tier.used_bytes(Budget::kPull) * 2 > context_.tier.limit_bytes(Budget::kPull);
 }
 
 bool PullTable::is_moving() const {
@@ -147,7 +147,8 @@ bool PullTable::is_stuck() const {
 
 void PullTable::shed_all() {
   uint32_t count = 0;
-  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) count += op->shed();
+  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op))
+    count += op->shed();
   if (count > 0) context_.metrics.pull_sheds.add(count);
 }
 
@@ -171,8 +172,7 @@ uint32_t PullTable::watch(Nanos now_ns) {
     context_.metrics.pull_overdue.add();
     logf(LogLevel::kWarn, "op", "pull of session %016llx is %llu ms past its deadline: %s",
          static_cast<unsigned long long>(part.session),
-         static_cast<unsigned long long>((now_ns - part.deadline_ns) / kMillisecond),
-         op->where());
+         static_cast<unsigned long long>((now_ns - part.deadline_ns) / kMillisecond), op->where());
   }
   return count;
 }

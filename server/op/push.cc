@@ -1,8 +1,8 @@
 // A push: receive (lent), commit, append. "Commit, then append" (ADR-0002): only what was accepted
 // is ever written, so a whole fragment on a drive is the proof of its commit (I2).
 //
-// Answers: kCached when the block is visible, kDurable when flash has flushed it. A cached block that
-// flash then refuses is dropped again, and counted as a lost write.
+// Answers: kCached when the block is visible, kDurable when flash has flushed it. A cached block
+// that flash then refuses is dropped again, and counted as a lost write.
 #include "server/op/push.h"
 
 #include <algorithm>
@@ -147,7 +147,8 @@ bool PushOp::start_append() {
   std::vector<iovec>& runs = slot_->runs;
   runs.resize(grant_.pages);
   const std::span<iovec> all(runs);
-  const uint32_t header_count = arena.pieces(block.header, 0, bytes_of(block.header.page_count), all);
+  const uint32_t header_count =
+      arena.pieces(block.header, 0, bytes_of(block.header.page_count), all);
   uint32_t count = header_count;
   for (uint32_t e = 0; e < block.extent_count; ++e) {
     const Slab& slab = context_.tier.extent(block, e);

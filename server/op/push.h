@@ -1,8 +1,8 @@
 // PushOp: one attempt to write one block, from its grant to flash; and the table of live attempts.
 //
 // While an attempt is in kReceive its slabs are lent to the session, which ends the loan with a
-// CommitPart or an AbortPart; the home never takes them back by itself. After the commit the block is
-// visible and dirty until flash has it.
+// CommitPart or an AbortPart; the home never takes them back by itself. After the commit the block
+// is visible and dirty until flash has it.
 #pragma once
 
 #include <vector>
@@ -31,7 +31,8 @@ struct PushGroup {
 // One fragment at flash. Kept by the device's limbo after its op ended, with the block's pin.
 struct AppendSlot {
   flash::Append append;
-  std::vector<iovec> runs;  // capacity for the largest fragment in single pages (not touched before)
+  std::vector<iovec>
+      runs;  // capacity for the largest fragment in single pages (not touched before)
   PushTable* table = nullptr;
   PushOp* op = nullptr;
   TierBlock* block = nullptr;

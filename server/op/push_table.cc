@@ -37,7 +37,8 @@ uint32_t PushTable::bucket_of(const BlockId& block) const {
 
 PushOp* PushTable::find(const BlockId& block) const {
   PushOp* op = buckets_[bucket_of(block)];
-  while (op != nullptr && op->grant().block != block) op = op->bucket_next;
+  while (op != nullptr && op->grant().block != block)
+    op = op->bucket_next;
   return op;
 }
 

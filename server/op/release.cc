@@ -1,4 +1,5 @@
-// Release: a lease given back, whole or beyond a position; and everything of a session that is gone.
+// Release: a lease given back, whole or beyond a position; and everything of a session that is
+// gone.
 //
 // Both are idempotent: a lease that ended by time meanwhile is no error.
 #include "server/op/lease.h"

@@ -2,8 +2,8 @@
 // refused, each by itself.
 //
 // A grant holds everything the block will need until it is on flash (O2, I7): space in one slice of
-// one target, DRAM pages, a place in the index, an op. What cannot be had is refused with its reason
-// and counted: this is where an overload is shed (I11).
+// one target, DRAM pages, a place in the index, an op. What cannot be had is refused with its
+// reason and counted: this is where an overload is shed (I11).
 #include <algorithm>
 
 #include "common/placement/placement.h"
@@ -30,7 +30,8 @@ uint32_t targets_of(const OpContext& context, const BaseId& id, std::span<uint8_
   const uint32_t count = context.flash.target_count();
   VARVE_ASSERT(count <= kTargetsMax, count);
   uint64_t keys[kTargetsMax];
-  for (uint32_t t = 0; t < count; ++t) keys[t] = context.flash.target_key(t);
+  for (uint32_t t = 0; t < count; ++t)
+    keys[t] = context.flash.target_key(t);
   target_order(id, std::span<const uint64_t>(keys, count), order.first(count));
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count; ++i) {

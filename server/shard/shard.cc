@@ -65,8 +65,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
     return operations_->catalog().recovered(fragment);
   }
   void on_slice_recovered(uint32_t) override {}
-  void on_lost(const BlockId& block, const flash::Place& place,
-               flash::DropReason reason) override {
+  void on_lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) override {
     operations_->catalog().lost(block, place, reason);
   }
   Verdict on_reclaim(const BlockId& block, const flash::Place& place) override {
@@ -227,7 +226,8 @@ Status check(const ShardOptions& options, ByteSpan arena,
     return Status::invalid("shard count: 1 .. slices");
   }
   uint64_t pages = 0;
-  for (const uint64_t bytes : options.tier.limit_bytes) pages += bytes / kPageBytes;
+  for (const uint64_t bytes : options.tier.limit_bytes)
+    pages += bytes / kPageBytes;
   if (pages > arena.size() / kPageBytes) return Status::invalid("budgets exceed the arena");
   if (options.fragments_max == 0 || options.tier.blocks_max == 0) {
     return Status::invalid("fragments_max and blocks_max must not be 0");
@@ -247,15 +247,14 @@ Result<std::unique_ptr<Shard>> Shard::open(Env& env, Reactor& reactor, ByteSpan 
   if (reactor.has_io()) {
     VARVE_TRY(buffer_index, reactor.io().register_buffer(arena_memory));
   }
-  auto shard = std::make_unique<ShardImpl>(env, reactor, arena_memory, options,
-                                           targets[0].super.slices,
-                                           static_cast<uint32_t>(targets.size()), buffer_index);
+  auto shard =
+      std::make_unique<ShardImpl>(env, reactor, arena_memory, options, targets[0].super.slices,
+                                  static_cast<uint32_t>(targets.size()), buffer_index);
   flash::FlashOptions flash_options = options.flash;
   flash_options.shard = options.shard;
   flash_options.shards = options.shards;
-  VARVE_TRY(auto flash,
-            flash::Flash::open(reactor, env.clock, env.entropy, std::move(targets),
-                               std::move(devices), *shard, flash_options));
+  VARVE_TRY(auto flash, flash::Flash::open(reactor, env.clock, env.entropy, std::move(targets),
+                                           std::move(devices), *shard, flash_options));
   shard->adopt(std::move(flash));
   return std::unique_ptr<Shard>(std::move(shard));
 }

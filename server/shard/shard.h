@@ -1,8 +1,8 @@
 // shard: what one core of a node owns, put together.
 //
-// Owns: Index, Arena + DramTier, Flash, policies, leases, op pools and metrics of one shard; implements
-// flash::FlashUser. Called by server/session (through mailboxes) and by main. Thread rule: owner core,
-// except submit(), which posts.
+// Owns: Index, Arena + DramTier, Flash, policies, leases, op pools and metrics of one shard;
+// implements flash::FlashUser. Called by server/session (through mailboxes) and by main. Thread
+// rule: owner core, except submit(), which posts.
 // Invariants:
 //   S1 every Part comes back exactly once (I8), whatever happens to targets and sessions.
 //   S2 nothing is visible before commit was accepted (I2); nothing is durable before its flush.
@@ -27,14 +27,14 @@ struct ShardOptions {
   uint32_t fragments_max = 1 << 20;
   TierOptions tier;
   flash::FlashOptions flash;
-  uint32_t pushes_max = 1024;      // live attempts
+  uint32_t pushes_max = 1024;  // live attempts
   uint32_t pulls_max = 256;
   uint32_t leases_max = 1024;
-  uint32_t data_sends_max = 512;   // DATA frames on their way
+  uint32_t data_sends_max = 512;          // DATA frames on their way
   uint64_t pull_window_bytes = 4 * kMiB;  // of one PullOp, credit asked at once
   uint32_t lease_ms_max = 60000;
-  uint64_t epoch = 1;              // of the map: reserve and commit carry it
-  uint32_t k = 1, m = 0;           // 1+0 until erasure coding joins
+  uint64_t epoch = 1;     // of the map: reserve and commit carry it
+  uint32_t k = 1, m = 0;  // 1+0 until erasure coding joins
 };
 
 class Shard {
@@ -46,10 +46,10 @@ class Shard {
                                              const ShardOptions& options);
   virtual ~Shard() = default;
 
-  virtual void start() = 0;             // recovery begins; serving at once
+  virtual void start() = 0;  // recovery begins; serving at once
   // Any thread: the part goes to this shard's mailbox; on_back later runs on part.session_reactor.
   virtual void submit(Part& part) = 0;
-  virtual void drain() = 0;             // no new grants; write-behind finished; sealed; checkpointed
+  virtual void drain() = 0;  // no new grants; write-behind finished; sealed; checkpointed
   virtual bool drained() const = 0;
   virtual bool recovering() const = 0;
   virtual MetricSnapshot metrics() const = 0;
@@ -58,7 +58,7 @@ class Shard {
   virtual Index& index() = 0;
   virtual DramTier& tier() = 0;
   virtual flash::Flash& flash() = 0;
-  virtual bool at_rest() const = 0;     // I6: no op, lease, grant, pin
+  virtual bool at_rest() const = 0;  // I6: no op, lease, grant, pin
 
   // Which shard is the home of an id.
   static uint32_t home(const BaseId& id, uint32_t slices, uint32_t shards) {

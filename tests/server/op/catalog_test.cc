@@ -13,8 +13,8 @@ namespace {
 using Verdict = flash::FlashUser::Verdict;
 
 flash::Place place_at(uint32_t page, uint8_t target = 0, uint8_t slice = 0) {
-  return {.target = target, .slice = slice, .segment = 1, .page = page, .pages = 4,
-          .lead_pages = 2};
+  return {
+      .target = target, .slice = slice, .segment = 1, .page = page, .pages = 4, .lead_pages = 2};
 }
 
 flash::FragmentInfo fragment(const Rig& rig, uint32_t n, uint32_t generation, uint64_t counter,
@@ -157,7 +157,8 @@ TEST(Catalog, LetsReclaimDropAnOldBlockWithItsSiblings) {
     rig.push({n}, 1);
   }
   for (int round = 0; round < 8; ++round) {
-    for (uint32_t n = 1; n < 40; ++n) rig.match({n});  // block 0 grows old
+    for (uint32_t n = 1; n < 40; ++n)
+      rig.match({n});  // block 0 grows old
   }
   Catalog& catalog = rig.operations->catalog();
   const flash::Place place = rig.index.find(rig.block(0, 0))->place;
@@ -178,9 +179,11 @@ TEST(Catalog, LetsReclaimDropAnOldBlockAtOnce) {
   options.op.slices = 1;
   options.layer_bytes = {70000};
   Rig rig(options);
-  for (uint32_t n = 0; n < 40; ++n) rig.push({n});
+  for (uint32_t n = 0; n < 40; ++n)
+    rig.push({n});
   for (int round = 0; round < 8; ++round) {
-    for (uint32_t n = 1; n < 40; ++n) rig.match({n});
+    for (uint32_t n = 1; n < 40; ++n)
+      rig.match({n});
   }
   const flash::Place place = rig.index.find(rig.block(0))->place;
   EXPECT_EQ(rig.operations->catalog().reclaim(rig.block(0), place), Verdict::kDropped);

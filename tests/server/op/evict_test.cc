@@ -1,6 +1,7 @@
 // Goal: room is made in eviction order, a bounded step at a time, never from what must stay, and a
 // wish that cannot be met is given up and counted.
-// Method: a single room filled on the rig; wishes large and small, leases at the front of the order.
+// Method: a single room filled on the rig; wishes large and small, leases at the front of the
+// order.
 #include "server/op/evict.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ RigOptions one_room() {
 
 void push_many(Rig& rig, uint32_t count) {
   std::vector<uint32_t> ids;
-  for (uint32_t n = 0; n < count; ++n) ids.push_back(n);
+  for (uint32_t n = 0; n < count; ++n)
+    ids.push_back(n);
   rig.push(ids);  // leaf first: block count - 1 is the oldest
 }
 
@@ -52,10 +54,12 @@ TEST(EvictOp, LooksPastWhatIsLeased) {
   push_many(rig, 200);
   // Lease the 150 oldest: those that eviction would take first.
   std::vector<uint32_t> oldest;
-  for (uint32_t n = 50; n < 200; ++n) oldest.push_back(n);
+  for (uint32_t n = 50; n < 200; ++n)
+    oldest.push_back(n);
   const Rig::Matched matched = rig.match(oldest, 5000);
   ASSERT_EQ(matched.found(), 150u);
-  for (uint32_t n = 0; n < 50; ++n) rig.match({n});  // and make the rest younger still
+  for (uint32_t n = 0; n < 50; ++n)
+    rig.match({n});  // and make the rest younger still
   rig.operations->room_wanted(0, 0, 20);
   rig.settle();
   EXPECT_EQ(rig.context->metrics.evicted_blocks.value(), 10u);
@@ -68,7 +72,8 @@ TEST(EvictOp, GivesUpWhenEverythingMustStay) {
   Rig rig(one_room());
   push_many(rig, 20);
   std::vector<uint32_t> all;
-  for (uint32_t n = 0; n < 20; ++n) all.push_back(n);
+  for (uint32_t n = 0; n < 20; ++n)
+    all.push_back(n);
   const Rig::Matched matched = rig.match(all, 5000);
   rig.operations->room_wanted(0, 0, 4);
   rig.settle();
@@ -88,10 +93,12 @@ TEST(EvictOp, GivesUpAtOnceInAnEmptyRoom) {
 TEST(EvictOp, MakesRoomForPushesThatFoundNone) {
   Rig rig(one_room());
   rig.flash.capacity_pages = 20;  // ten fragments
-  for (uint32_t n = 0; n < 50; ++n) rig.push({n});
+  for (uint32_t n = 0; n < 50; ++n)
+    rig.push({n});
   EXPECT_EQ(rig.flash.fragments(), 10u);
   EXPECT_EQ(rig.context->metrics.evicted_blocks.value(), 40u);
-  for (uint32_t n = 40; n < 50; ++n) EXPECT_EQ(rig.match({n}).found(), 1u) << n;
+  for (uint32_t n = 40; n < 50; ++n)
+    EXPECT_EQ(rig.match({n}).found(), 1u) << n;
   rig.expect_at_rest();
 }
 

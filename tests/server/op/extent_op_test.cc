@@ -1,6 +1,6 @@
-// Goal: frames of an extent leave in order and together, bounded by the pool, and a stage that fails
-// gives back what it held.
-// Method: pulls on the rig with a tiny pool of frames, slow sessions, and reads that fail.
+// Goal: frames of an extent leave in order and together, bounded by the pool, and a stage that
+// fails gives back what it held. Method: pulls on the rig with a tiny pool of frames, slow
+// sessions, and reads that fail.
 #include "server/op/extent_op.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,8 @@ TEST(SendTable, GivesUpTheFramesOfAPullThatWasCut) {
 TEST(ExtentOp, LeavesOthersTheirFramesWhenOneSessionDrainsNothing) {
   Rig rig(few_frames(64));
   std::vector<uint32_t> ids;
-  for (uint32_t n = 0; n < 2; ++n) ids.push_back(n);
+  for (uint32_t n = 0; n < 2; ++n)
+    ids.push_back(n);
   rig.push(ids);
   rig.hold_data = true;
   rig.session = 1;
@@ -97,7 +98,8 @@ TEST(ExtentOp, LeavesOthersTheirFramesWhenOneSessionDrainsNothing) {
   rig.hold_data = false;
   rig.answer_data();
   rig.finish(*other);
-  for (const auto& pull : slow) rig.finish(*pull);
+  for (const auto& pull : slow)
+    rig.finish(*pull);
   rig.expect_at_rest();
 }
 

@@ -41,7 +41,8 @@ void FakeFlash::unreserve(uint32_t target, uint32_t slice, uint32_t pages) {
 
 void FakeFlash::append(flash::Append& append) {
   uint64_t bytes = 0;
-  for (const iovec& run : append.runs) bytes += run.iov_len;
+  for (const iovec& run : append.runs)
+    bytes += run.iov_len;
   VARVE_ASSERT(bytes == bytes_of(append.pages), bytes, append.pages);
   VARVE_ASSERT(reserved_pages >= append.pages);
   reserved_pages -= append.pages;
@@ -72,7 +73,8 @@ void FakeFlash::let_go() {
 void FakeFlash::return_limbo() {
   std::vector<flash::Limbo> all;
   all.swap(limbo_);
-  for (const flash::Limbo& limbo : all) limbo.on_returned(limbo.owner);
+  for (const flash::Limbo& limbo : all)
+    limbo.on_returned(limbo.owner);
 }
 
 void FakeFlash::rot(const BlockId& block) {
@@ -104,7 +106,8 @@ void FakeFlash::fire() {
     due.push_back(queue_[i]);
     queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(i));
   }
-  for (const Work& work : due) finish(work);
+  for (const Work& work : due)
+    finish(work);
   arm();
 }
 
@@ -136,8 +139,7 @@ void FakeFlash::finish_append(flash::Append& append) {
   }
   Fragment fragment;
   fragment.block = BlockId{.base = append.header->base, .rank = append.header->rank};
-  uint32_t page = append.header->header_pages =
-      flash::header_pages_of(append.header->extent_count);
+  uint32_t page = append.header->header_pages = flash::header_pages_of(append.header->extent_count);
   append.header->pages = append.pages;
   for (const iovec& run : append.runs) {
     const auto* data = static_cast<const std::byte*>(run.iov_base);

@@ -19,27 +19,27 @@ class FakeFlash final : public flash::Flash {
   ~FakeFlash() override;
 
   // --- what a test commands
-  uint32_t capacity_pages = 1u << 20;   // per target and slice
-  std::vector<bool> ok;                 // per target
-  bool ready = true;                    // every slice
+  uint32_t capacity_pages = 1u << 20;  // per target and slice
+  std::vector<bool> ok;                // per target
+  bool ready = true;                   // every slice
   bool is_recovering = false;
-  Status fail_reads;                    // next reads end with this
-  bool held_by_device = false;          // ... while the device keeps the pages (limbo)
+  Status fail_reads;            // next reads end with this
+  bool held_by_device = false;  // ... while the device keeps the pages (limbo)
   Status fail_appends;
-  bool hold_reads = false;              // reads stay in flight until let_go()
+  bool hold_reads = false;  // reads stay in flight until let_go()
   bool hold_appends = false;
   uint32_t pages_max = 32768;
   Nanos latency_ns = 100 * kMicrosecond;
-  flash::FlashUser* user = nullptr;     // told of room wanted, when set
-  void let_go();                        // finishes what is held
-  void return_limbo();                  // the device gives held pages back
-  void rot(const BlockId& block);       // flips one bit of the stored bytes
+  flash::FlashUser* user = nullptr;  // told of room wanted, when set
+  void let_go();                     // finishes what is held
+  void return_limbo();               // the device gives held pages back
+  void rot(const BlockId& block);    // flips one bit of the stored bytes
 
   // --- what a test looks at
   uint64_t lead_reads = 0, extent_reads = 0, appends_done = 0, durable_appends = 0;
   uint64_t releases = 0;
   uint32_t reserved_pages = 0;
-  std::vector<Nanos> read_wanted_ns;    // in the order in which reads arrived
+  std::vector<Nanos> read_wanted_ns;  // in the order in which reads arrived
   size_t fragments() const { return fragments_.size(); }
   bool holds(const flash::Place& place) const { return fragments_.contains(key_of(place)); }
 

@@ -1,6 +1,5 @@
-// Goal: one read serves all who wait, tells all of a failure, and keeps from use what the device has
-// not given back.
-// Method: several pulls over reads that are held, fail, or end in limbo.
+// Goal: one read serves all who wait, tells all of a failure, and keeps from use what the device
+// has not given back. Method: several pulls over reads that are held, fail, or end in limbo.
 #include "server/op/fetch.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +96,8 @@ TEST(FetchTable, WorksWithTheFewestReadsAtOnce) {
   Rig rig(options);
   std::vector<uint32_t> ids{1, 2, 3, 4};
   rig.push(ids);
-  for (const uint32_t n : ids) rig.drop_from_dram(n);
+  for (const uint32_t n : ids)
+    rig.drop_from_dram(n);
   auto a = rig.make_pull(ids);
   auto b = rig.make_pull(ids);
   rig.start(*a);

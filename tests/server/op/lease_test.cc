@@ -28,7 +28,8 @@ struct Leases {
   }
   uint32_t pinned() const {
     uint32_t sum = 0;
-    for (const uint32_t slot : slots) sum += rig.index.leases(slot);
+    for (const uint32_t slot : slots)
+      sum += rig.index.leases(slot);
     return sum;
   }
   Rig rig;

@@ -73,7 +73,8 @@ TEST(Match, ChangesNothingButRecency) {
   rig.push({0, 1});
   rig.drop_from_dram(0);
   const uint64_t resident = rig.tier.used_bytes(Budget::kResident);
-  for (int i = 0; i < 10; ++i) rig.match({0, 1});
+  for (int i = 0; i < 10; ++i)
+    rig.match({0, 1});
   EXPECT_EQ(rig.tier.used_bytes(Budget::kResident), resident);
   EXPECT_EQ(rig.flash.lead_reads + rig.flash.extent_reads, 0u);
   rig.expect_at_rest();

@@ -1,7 +1,7 @@
 // Goal: whatever mix of requests comes, every part comes back once, reads are right and nothing is
 // left (O1, I6, I7).
-// Method: a seeded walk of pushes, pulls, matches, leases, evictions and faults on a small rig, with a
-// session that is slow by coin; then everything is let go.
+// Method: a seeded walk of pushes, pulls, matches, leases, evictions and faults on a small rig,
+// with a session that is slow by coin; then everything is let go.
 #include "server/op/op.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,8 @@ TEST(Operations, AnswersByPositionWhereARequestIsSplitOverHomes) {
     EXPECT_TRUE(rig.run_until([&] { return back; }));
   };
   wire::TierKind tiers[6];
-  for (wire::TierKind& tier : tiers) tier = wire::TierKind::kObject;  // never touched
+  for (wire::TierKind& tier : tiers)
+    tier = wire::TierKind::kObject;  // never touched
   MatchPart match;
   match.request = &request;
   match.begin = 3;
@@ -121,8 +122,8 @@ TEST_P(OpWalk, BringsEveryPartBackWithRightBytesAndLeavesNothing) {
           break;
         }
         rig.fill(loan, n);
-        const Status status = rig.commit(
-            loan, random.chance(500) ? wire::AckKind::kCached : wire::AckKind::kDurable);
+        const Status status =
+            rig.commit(loan, random.chance(500) ? wire::AckKind::kCached : wire::AckKind::kDurable);
         if (rig.flash.fail_appends.ok()) {
           EXPECT_TRUE(status.ok());
         }

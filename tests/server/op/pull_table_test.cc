@@ -14,7 +14,8 @@ TEST(PullTable, ServesTheWaiterWithTheLeastSlackFirst) {
   options.pull_pages = 120;
   options.resident_pages = 0;
   Rig rig(options);
-  for (uint32_t n = 1; n < 5; ++n) rig.push({n});
+  for (uint32_t n = 1; n < 5; ++n)
+    rig.push({n});
   rig.hold_data = true;
   auto holder = rig.make_pull({1});
   rig.start(*holder);

@@ -1,6 +1,7 @@
 // Goal: a pull delivers exactly the committed bytes, layer-major, within its credit and its pages,
 // and ends well however it is cut: cancel, deadline, lease, faults (I1, I4, I8, I9).
-// Method: real bytes through the rig; every stage is held once and cut there; zero is left each time.
+// Method: real bytes through the rig; every stage is held once and cut there; zero is left each
+// time.
 #include "server/op/pull.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,8 @@ namespace {
 constexpr uint64_t kBlockReads = 4;  // one lead and three extents in the default format
 
 void evict_from_dram(Rig& rig, const std::vector<uint32_t>& blocks) {
-  for (const uint32_t n : blocks) rig.drop_from_dram(n);
+  for (const uint32_t n : blocks)
+    rig.drop_from_dram(n);
 }
 
 void expect_all(const Rig::Pull& pull, Code code) {
@@ -63,7 +65,8 @@ TEST(Pull, SendsLayerByLayerOverAllBlocks) {
   rig.finish(*pull);
   std::vector<std::pair<uint32_t, uint32_t>> expected;
   for (uint32_t e = 0; e < 4; ++e) {
-    for (uint32_t i = 0; i < 3; ++i) expected.emplace_back(e, i);
+    for (uint32_t i = 0; i < 3; ++i)
+      expected.emplace_back(e, i);
   }
   EXPECT_EQ(pull->order, expected);
 }
@@ -254,7 +257,8 @@ TEST(Pull, FailsOnlyTheBlockWhoseBytesRotted) {
 TEST(Pull, FailsBlocksOfATargetThatIsGone) {
   Rig rig;
   std::vector<uint32_t> ids;
-  for (uint32_t n = 0; n < 8; ++n) ids.push_back(n);
+  for (uint32_t n = 0; n < 8; ++n)
+    ids.push_back(n);
   rig.push(ids);
   evict_from_dram(rig, ids);
   rig.flash.ok[1] = false;
@@ -458,8 +462,10 @@ TEST(Pull, StreamsAPrefixManyTimesLargerThanItsPages) {
   options.op.pull_window_bytes = 200000;
   Rig rig(options);
   std::vector<uint32_t> ids;
-  for (uint32_t n = 0; n < 12; ++n) ids.push_back(n);
-  for (const uint32_t n : ids) rig.push({n});
+  for (uint32_t n = 0; n < 12; ++n)
+    ids.push_back(n);
+  for (const uint32_t n : ids)
+    rig.push({n});
   evict_from_dram(rig, ids);
   auto pull = rig.make_pull(ids);
   rig.start(*pull);
@@ -480,8 +486,10 @@ TEST(Pull, MovesOnWhenHeadersAloneFillItsPages) {
   options.op.pull_window_bytes = 70000;
   Rig rig(options);
   std::vector<uint32_t> ids;
-  for (uint32_t n = 0; n < 100; ++n) ids.push_back(n);
-  for (const uint32_t n : ids) rig.push({n});
+  for (uint32_t n = 0; n < 100; ++n)
+    ids.push_back(n);
+  for (const uint32_t n : ids)
+    rig.push({n});
   auto pull = rig.make_pull(ids);
   rig.start(*pull);
   rig.finish(*pull);
@@ -511,8 +519,10 @@ TEST(Pull, CompetesForPagesWithManyOthersAndAllEnd) {
   options.op.pull_window_bytes = 200000;
   Rig rig(options);
   std::vector<uint32_t> ids;
-  for (uint32_t n = 0; n < 10; ++n) ids.push_back(n);
-  for (const uint32_t n : ids) rig.push({n});
+  for (uint32_t n = 0; n < 10; ++n)
+    ids.push_back(n);
+  for (const uint32_t n : ids)
+    rig.push({n});
   evict_from_dram(rig, ids);
   std::vector<std::unique_ptr<Rig::Pull>> pulls;
   std::vector<std::vector<uint32_t>> wants;
@@ -555,7 +565,8 @@ TEST(Pull, FeedsRecencyFromLeafToRoot) {
   options.targets = 1;
   options.op.slices = 1;
   Rig rig(options);
-  for (uint32_t n = 0; n < 3; ++n) rig.push({n});
+  for (uint32_t n = 0; n < 3; ++n)
+    rig.push({n});
   auto pull = rig.make_pull({0, 1, 2});
   rig.start(*pull);
   rig.finish(*pull);

@@ -53,12 +53,14 @@ TEST(PushTable, HoldsManyAttemptsOfAllKindsOfIds) {
   options.op.pushes_max = 64;
   Rig rig(options);
   std::vector<uint32_t> ids;
-  for (uint32_t n = 0; n < 64; ++n) ids.push_back(n);
+  for (uint32_t n = 0; n < 64; ++n)
+    ids.push_back(n);
   const Rig::Reserved reserved = rig.reserve(ids);
   for (uint32_t n = 0; n < 64; ++n) {
     EXPECT_EQ(rig.context->pushes->find(rig.block(n)), reserved.loans[n].push) << n;
   }
-  for (uint32_t n = 64; n > 0; n -= 2) EXPECT_TRUE(rig.abort(reserved.loans[n - 1]).ok());
+  for (uint32_t n = 64; n > 0; n -= 2)
+    EXPECT_TRUE(rig.abort(reserved.loans[n - 1]).ok());
   for (uint32_t n = 0; n < 64; n += 2) {
     EXPECT_EQ(rig.context->pushes->find(rig.block(n)), reserved.loans[n].push) << n;
     EXPECT_TRUE(rig.abort(reserved.loans[n]).ok());

@@ -67,8 +67,8 @@ TEST(Push, WritesTheWholeHeader) {
   rig.fill(reserved.loans[1], 6);
   rig.fill(reserved.loans[0], 5);
   EXPECT_TRUE(rig.commit(reserved.loans[1]).ok());
-  const auto header =
-      *reinterpret_cast<const flash::FragmentHeader*>(rig.arena.byte_at(reserved.loans[1].block->header, 0));
+  const auto header = *reinterpret_cast<const flash::FragmentHeader*>(
+      rig.arena.byte_at(reserved.loans[1].block->header, 0));
   EXPECT_EQ(header.base, rig.id(6));
   EXPECT_EQ(header.parent, rig.id(5)) << "the id before it in the request";
   EXPECT_EQ(header.fingerprint, rig.format.fingerprint);

@@ -31,11 +31,14 @@ SessionFormat make_format(const RigOptions& o) {
   f.format.model.bytes[0] = std::byte{1};
   f.format.lineage = "test";
   std::vector<LayerSpec> layers;
-  for (const uint32_t bytes : o.layer_bytes) layers.push_back({LayerKind::kFull, bytes});
-  for (uint32_t r = 0; r < o.ranks; ++r) f.format.ranks.push_back(layers);
+  for (const uint32_t bytes : o.layer_bytes)
+    layers.push_back({LayerKind::kFull, bytes});
+  for (uint32_t r = 0; r < o.ranks; ++r)
+    f.format.ranks.push_back(layers);
   f.fingerprint = f.format.fingerprint();
   f.lineage = 42;
-  for (uint32_t r = 0; r < o.ranks; ++r) f.tables.push_back(*ExtentTable::of(layers, 1));
+  for (uint32_t r = 0; r < o.ranks; ++r)
+    f.tables.push_back(*ExtentTable::of(layers, 1));
   return f;
 }
 
@@ -180,7 +183,8 @@ void Rig::drop_from_dram(uint32_t n, uint32_t rank) {
 
 uint32_t Rig::Matched::found() const {
   uint32_t n = 0;
-  while (n < tiers.size() && tiers[n] != wire::TierKind::kNone) ++n;
+  while (n < tiers.size() && tiers[n] != wire::TierKind::kNone)
+    ++n;
   return n;
 }
 

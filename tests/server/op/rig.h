@@ -1,8 +1,8 @@
 // Rig: one home shard's ops over a fake flash, and a session side that a test can hold and release.
 //
-// Everything runs on one reactor in manual time. The session answers credit and DATA frames at once,
-// or keeps them until told; what arrives is put together per (position, extent) and compared with the
-// bytes that were pushed.
+// Everything runs on one reactor in manual time. The session answers credit and DATA frames at
+// once, or keeps them until told; what arrives is put together per (position, extent) and compared
+// with the bytes that were pushed.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-// Goal: a shard put together over real flash keeps its promises across restarts and power cuts: what
-// was acknowledged durable is found, byte for byte; what was abandoned is not; nothing is left over.
-// Method: memory platters under devices with a volatile write cache, manual time, a tiny session that
-// speaks only parts; kill by crash() of the devices, reopen over the same platters.
+// Goal: a shard put together over real flash keeps its promises across restarts and power cuts:
+// what was acknowledged durable is found, byte for byte; what was abandoned is not; nothing is left
+// over. Method: memory platters under devices with a volatile write cache, manual time, a tiny
+// session that speaks only parts; kill by crash() of the devices, reopen over the same platters.
 #include "server/shard/shard.h"
 
 #include <gtest/gtest.h>
@@ -58,8 +58,10 @@ class Node {
       target.geometry = {.slices = options.slices, .segment_pages = 256};
       targets.push_back(*flash::prepare_platter(*platters_[t], target, uuid_, entropy_));
     }
-    for (uint32_t s = 0; s < options.shards; ++s) open_shard(s, targets);
-    for (const auto& shard : shards) shard->start();
+    for (uint32_t s = 0; s < options.shards; ++s)
+      open_shard(s, targets);
+    for (const auto& shard : shards)
+      shard->start();
     run_until([&] { return !recovering(); });
     run_for(2 * kSecond);  // the watch has seen the end of recovery
   }
@@ -95,19 +97,25 @@ class Node {
     o.lease_ms_max = options.lease_ms_max;
     return o;
   }
-  // A power cut: the objects are left as a killed process leaves them.
+  // A power cut: the objects are left as a killed process leaves them, never turned or destroyed.
   void kill() {
-    for (FaultDevice* device : devices) device->crash();
-    for (auto& shard : shards) static_cast<void>(shard.release());
-    for (auto& reactor : reactors) static_cast<void>(reactor.release());
-    for (auto& arena : arenas_) graveyard_.push_back(std::move(arena));
+    for (FaultDevice* device : devices)
+      device->crash();
+    struct Grave {
+      std::vector<std::unique_ptr<Shard>> shards;
+      std::vector<std::unique_ptr<Reactor>> reactors;
+      std::vector<std::vector<std::byte>> arenas;
+    };
+    static auto& graves = *new std::vector<Grave>;
+    graves.push_back({std::move(shards), std::move(reactors), std::move(arenas_)});
     shards.clear();
     reactors.clear();
     devices.clear();
     arenas_.clear();
   }
   void stop() {
-    for (const auto& shard : shards) shard->drain();
+    for (const auto& shard : shards)
+      shard->drain();
     EXPECT_TRUE(run_until([&] {
       for (const auto& shard : shards) {
         if (!shard->drained()) return false;
@@ -126,9 +134,11 @@ class Node {
     while (!done()) {
       bool worked = false;
       Nanos due_ns = kNever;
-      for (const auto& reactor : reactors) worked = reactor->turn() || worked;
+      for (const auto& reactor : reactors)
+        worked = reactor->turn() || worked;
       if (worked) continue;
-      for (const auto& reactor : reactors) due_ns = std::min(due_ns, reactor->next_work_ns());
+      for (const auto& reactor : reactors)
+        due_ns = std::min(due_ns, reactor->next_work_ns());
       if (due_ns > end_ns) {
         clock.advance_to(std::max(end_ns, clock.now_ns()));
         return done();
@@ -146,9 +156,7 @@ class Node {
     }
     return false;
   }
-  Shard& home(uint32_t n) {
-    return *shards[Shard::home(id(n), options.slices, options.shards)];
-  }
+  Shard& home(uint32_t n) { return *shards[Shard::home(id(n), options.slices, options.shards)]; }
 
   BaseId id(uint32_t n) const {
     Sha256 sha;
@@ -281,11 +289,13 @@ class Node {
   }
   void expect_at_rest() {
     run_for(2 * kSecond);
-    for (const auto& shard : shards) EXPECT_TRUE(shard->at_rest());
+    for (const auto& shard : shards)
+      EXPECT_TRUE(shard->at_rest());
   }
   int64_t metric(const std::string& name, const std::string& labels = "") const {
     int64_t sum = 0;
-    for (const auto& shard : shards) sum += shard->metrics().number(name, labels);
+    for (const auto& shard : shards)
+      sum += shard->metrics().number(name, labels);
     return sum;
   }
 
@@ -321,7 +331,6 @@ class Node {
   uint64_t seed_ = 0;
   std::vector<std::unique_ptr<MemoryPlatter>> platters_;
   std::vector<std::vector<std::byte>> arenas_;
-  std::vector<std::vector<std::byte>> graveyard_;
 };
 
 TEST(Shard, StoresAndDeliversABlock) {
@@ -336,8 +345,10 @@ TEST(Shard, StoresAndDeliversABlock) {
 
 TEST(Shard, FindsEveryDurableBlockAfterAPowerCut) {
   Node node({});
-  for (uint32_t n = 0; n < 60; ++n) ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok()) << n;
-  for (uint32_t n = 100; n < 108; ++n) EXPECT_TRUE(node.push(n, wire::AckKind::kCached).ok());
+  for (uint32_t n = 0; n < 60; ++n)
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok()) << n;
+  for (uint32_t n = 100; n < 108; ++n)
+    EXPECT_TRUE(node.push(n, wire::AckKind::kCached).ok());
   const GrantLoan abandoned = node.reserve(200);
   node.fill(abandoned, 200);
   node.kill();
@@ -364,18 +375,21 @@ TEST(Shard, FindsEverythingAfterAGracefulStop) {
   }
   node.stop();
   node.boot();
-  for (uint32_t n = 0; n < 30; ++n) EXPECT_EQ(node.pull(n), Code::kOk) << n;
+  for (uint32_t n = 0; n < 30; ++n)
+    EXPECT_EQ(node.pull(n), Code::kOk) << n;
   node.expect_at_rest();
 }
 
 TEST(Shard, ServesWhatAnotherNumberOfShardsWrote) {
   Node node({});
-  for (uint32_t n = 0; n < 30; ++n) EXPECT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+  for (uint32_t n = 0; n < 30; ++n)
+    EXPECT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
   for (const uint32_t shards : {4u, 3u, 1u}) {
     node.stop();
     node.options.shards = shards;
     node.boot();
-    for (uint32_t n = 0; n < 30; ++n) EXPECT_TRUE(node.has(n)) << n << " of " << shards;
+    for (uint32_t n = 0; n < 30; ++n)
+      EXPECT_TRUE(node.has(n)) << n << " of " << shards;
     for (uint32_t n = 0; n < 30; n += 7) {
       EXPECT_EQ(node.pull(n), Code::kOk) << n;
     }
@@ -441,13 +455,15 @@ TEST(Shard, KeepsRecoveredBlocksForTheLongestLease) {
   options.slices = 1;
   options.lease_ms_max = 60000;
   Node node(options);
-  for (uint32_t n = 0; n < 20; ++n) ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+  for (uint32_t n = 0; n < 20; ++n)
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
   node.kill();
   node.boot();
   for (uint32_t n = 100; n < 250; ++n) {
     if (!node.push(n, wire::AckKind::kCached).ok()) node.run_for(10 * kMillisecond);
   }
-  for (uint32_t n = 0; n < 20; ++n) EXPECT_TRUE(node.has(n)) << n;
+  for (uint32_t n = 0; n < 20; ++n)
+    EXPECT_TRUE(node.has(n)) << n;
   node.expect_at_rest();
 }
 
@@ -471,7 +487,8 @@ TEST(Shard, EndsADrainOnlyWhenEveryCommitIsOnFlash) {
 
 TEST(Shard, GoesOnWithOneTargetOfTwo) {
   Node node({});
-  for (uint32_t n = 0; n < 20; ++n) ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+  for (uint32_t n = 0; n < 20; ++n)
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
   node.devices[0]->vanish();
   uint32_t stored = 0;
   for (uint32_t n = 100; n < 140; ++n) {
