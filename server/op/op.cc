@@ -28,6 +28,7 @@ Operations::Operations(OpContext& context) : context_(context) {
   const OpOptions& options = context.options;
   VARVE_ASSERT(options.slices > 0 && options.slices <= kSlicesMax, options.slices);
   VARVE_ASSERT(options.pushes_max > 0 && options.pulls_max > 0);
+  VARVE_ASSERT(options.pull_windows_max > 0);
   VARVE_ASSERT(options.fetches_max >= 2, options.fetches_max);  // a lead and an extent
   context.gathered.resize(wire::kIdsMax);
   catalog_ = std::make_unique<Catalog>(context);

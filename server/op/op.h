@@ -41,7 +41,8 @@ struct OpOptions {
   uint32_t extents_max = 1024;            // extents of pulls in progress
   uint32_t fetches_max = 256;             // device reads in progress
   uint32_t data_sends_max = 512;          // DATA frames on their way
-  uint64_t pull_window_bytes = 4 * kMiB;  // credit asked at once; two windows are in progress
+  uint64_t pull_window_bytes = 4 * kMiB;  // credit asked at once
+  uint32_t pull_windows_max = 5;          // of one pull in progress: reads overlap sends
   uint32_t leases_max = 1024;
   uint32_t lease_pins_max = 256 * 1024;  // base ids under all leases together
   uint32_t lease_ms_max = 60000;

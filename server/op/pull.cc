@@ -117,8 +117,9 @@ void PullOp::next_pair() {
 bool PullOp::may_start(uint32_t bytes) {
   PullTable& pulls = *context_.pulls;
   if (credit_bytes_ < bytes) {
-    const uint64_t window = std::min<uint64_t>(context_.options.pull_window_bytes, kExtentBytesMax);
-    if (!asking_ && busy_bytes_ <= window) ask_credit();
+    // One more window keeps what is in progress within its limit.
+    const uint64_t others = context_.options.pull_windows_max - 1;
+    if (!asking_ && busy_bytes_ <= others * window_bytes()) ask_credit();
     pulls.leave_room_queue(*this);
     return false;
   }
@@ -133,7 +134,7 @@ bool PullOp::may_start(uint32_t bytes) {
 
 // One window: as many of the next pairs as fit, one at least.
 void PullOp::ask_credit() {
-  const uint64_t window = std::min<uint64_t>(context_.options.pull_window_bytes, kExtentBytesMax);
+  const uint64_t window = window_bytes();
   uint64_t bytes = 0;
   uint32_t item = item_;
   for (uint32_t extent = extent_; extent < part_->extent_end;) {
@@ -409,6 +410,10 @@ BlockId PullOp::block_id(uint32_t item) const {
 
 uint32_t PullOp::position(uint32_t item) const {
   return part_->request->positions[part_->begin + item];
+}
+
+uint64_t PullOp::window_bytes() const {
+  return std::min<uint64_t>(context_.options.pull_window_bytes, kExtentBytesMax);
 }
 
 uint32_t PullOp::extent_bytes(uint32_t extent) const {

@@ -1,7 +1,7 @@
 // PullOp: one home's share of one pull, layer-major over its blocks; and the table of all pulls.
 //
 // The op walks pairs (extent, block) in layer-major order. For each it needs credit, then pages
-// (only what DRAM does not have), then an ExtentOp that reads and sends. At most two windows of
+// (only what DRAM does not have), then an ExtentOp that reads and sends. A few windows of
 // credit are in progress, and each pair advances by itself, so that no pull ever holds pages while
 // it waits for others. Blocks stay pinned between their extents (their headers are wanted again)
 // unless DRAM is tight; then bytes go as soon as they are sent, and idle pins are shed when nothing
@@ -71,6 +71,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
 
   BlockId block_id(uint32_t item) const;
   uint32_t position(uint32_t item) const;
+  uint64_t window_bytes() const;
   uint32_t extent_bytes(uint32_t extent) const;
   Nanos wanted_of(uint32_t extent) const;
 

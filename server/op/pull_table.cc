@@ -18,7 +18,7 @@ PullTable::PullTable(OpContext& context)
   const uint64_t window = std::min<uint64_t>(context.options.pull_window_bytes, kExtentBytesMax);
   const uint64_t by_sends = uint64_t{context.options.data_sends_max} / 4 * kPayloadBytesMax;
   const uint64_t by_pages = context.tier.limit_bytes(Budget::kPull) / 4;
-  share_bytes_max_ = std::max(2 * window, std::min(by_sends, by_pages));
+  share_bytes_max_ = std::max(2 * window, std::min(by_sends, by_pages));  // never nothing
   share_extents_max_ =
       std::max(1u, std::min(context.options.extents_max / 4, context.options.data_sends_max / 4));
   poll_.owner = this;

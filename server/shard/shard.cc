@@ -64,6 +64,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   bool on_recovered(const flash::FragmentInfo& fragment) override {
     return operations_->catalog().recovered(fragment);
   }
+  void on_recovery_ahead(const BaseId& base) override { index_.prefetch(base); }
   void on_slice_recovered(uint32_t) override {}
   void on_lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) override {
     operations_->catalog().lost(block, place, reason);
@@ -116,6 +117,7 @@ OpOptions ShardImpl::op_options() const {
   o.extents_max = 2 * options_.data_sends_max;
   o.data_sends_max = options_.data_sends_max;
   o.pull_window_bytes = options_.pull_window_bytes;
+  o.pull_windows_max = options_.pull_windows_max;
   o.leases_max = options_.leases_max;
   o.lease_pins_max = std::max(options_.leases_max * kPinsPerLease, 2 * wire::kIdsMax);
   o.lease_ms_max = options_.lease_ms_max;

@@ -32,6 +32,7 @@ struct ShardOptions {
   uint32_t leases_max = 1024;
   uint32_t data_sends_max = 512;          // DATA frames on their way
   uint64_t pull_window_bytes = 4 * kMiB;  // of one PullOp, credit asked at once
+  uint32_t pull_windows_max = 5;          // of one PullOp in progress, so that reads overlap sends
   uint32_t lease_ms_max = 60000;
   uint64_t epoch = 1;     // of the map: reserve and commit carry it
   uint32_t k = 1, m = 0;  // 1+0 until erasure coding joins

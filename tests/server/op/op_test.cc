@@ -96,6 +96,7 @@ class OpWalk : public testing::TestWithParam<uint64_t> {
     o.op.data_sends_max = static_cast<uint32_t>(random.between(4, 32));
     o.op.extents_max = static_cast<uint32_t>(random.between(4, 64));
     o.op.pull_window_bytes = random.between(1, 800000);
+    o.op.pull_windows_max = static_cast<uint32_t>(random.between(1, 6));
     o.op.leases_max = 4;
     o.op.lease_pins_max = 64;
     o.op.lease_ms_max = 50;

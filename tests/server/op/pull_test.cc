@@ -165,8 +165,9 @@ TEST(Pull, AsksForCreditBeforeItTakesPagesOrReads) {
   rig.expect_at_rest();
 }
 
-TEST(Pull, HasAtMostTwoWindowsInProgress) {
+TEST(Pull, HasNoMoreWindowsInProgressThanItsLimit) {
   RigOptions options;
+  options.op.pull_windows_max = 2;
   options.layer_bytes = std::vector<uint32_t>(8, 65536);
   options.op.pull_window_bytes = 4 * 65536;
   Rig rig(options);
