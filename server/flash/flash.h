@@ -102,6 +102,8 @@ class FlashUser {
   // pages are dead. Of one attempt found twice the first is kept. May call release() of a place it
   // replaces.
   virtual bool on_recovered(const FragmentInfo& fragment) = 0;
+  // Recovery will tell of this id soon: time to ask memory for its place. Changes nothing.
+  virtual void on_recovery_ahead(const BaseId& /*base*/) {}
   virtual void on_slice_recovered(uint32_t slice) = 0;
   // The bytes are no longer readable (rot found): forget this place of this block, and release() it
   // if the index still had it. May be told more than once.
@@ -163,15 +165,16 @@ struct Read {
   Kind kind = Kind::kExtent;
   BlockId block;
   Place place;
-  Attempt attempt;            // kExtent: required; kLead: none = accept and report
-  Digest fingerprint;         // kLead: must match, else kCorrupt
+  Attempt attempt;            // kExtent: required; kLead: none = accept; reported either way
+  Digest fingerprint;         // kLead: must match, else kInvalid
   uint32_t extent = 0;        // kExtent
   ExtentEntry entry;          // kExtent: from the header
   uint32_t header_pages = 0;  // kLead: pages of `runs` that hold the header (from extent count)
   std::span<iovec> runs;      // page pieces, in order
   int32_t buffer_index = -1;
   Nanos wanted_ns = 0;  // absolute on this core's clock: least first
-  // out: kOk, kCorrupt (rot: on_lost was called, or a stale place), kUnavailable (target), kIo
+  // out: kOk, kCorrupt (rot: on_lost was called, or a stale place), kUnavailable (target), kIo,
+  // kInvalid (a sound fragment of another format: the asker is wrong, nothing is lost)
   Status status;
   bool held = false;  // see Limbo
   Done on_done = nullptr;

@@ -308,6 +308,15 @@ void RecoverOp::rows_complete() {
   }
 }
 
+// The ids of a page, before they are told: the misses of a random table then overlap, which is most
+// of what recovery from checkpoints costs (64 % of its time stood in the index's first probe).
+void RecoverOp::tell_ahead(ConstByteSpan page, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const size_t at = sizeof(PagePrefix) + i * sizeof(CatalogEntry);
+    target_.user.on_recovery_ahead(load<BaseId>(page, at + offsetof(CatalogEntry, base)));
+  }
+}
+
 // Entries of the window, at most kDeliverMax a turn. True: the window is done with.
 bool RecoverOp::tell_entries() {
   uint32_t told = 0;
@@ -315,6 +324,7 @@ bool RecoverOp::tell_entries() {
     const ConstByteSpan page = view(cursor_, 1);
     bool good = check_page(page, 0, area_page_ + cursor_, checkpoint_.write_count);
     const auto count = static_cast<uint32_t>(std::min<uint64_t>(kEntriesPerPage, entries_left_));
+    if (good) tell_ahead(page, count);
     for (uint32_t i = 0; good && i < count; ++i) {
       while (row_ < rows_.size() && row_told_ == rows_[row_].entries) {
         ++row_;

@@ -84,6 +84,7 @@ class RecoverOp final : public WindowOp {
   void take_table_page(ConstByteSpan page, uint32_t index);
   void rows_complete();
   void read_entries();
+  void tell_ahead(ConstByteSpan page, uint32_t count);
   bool tell_entries();
   void plan_segments();
   void read_segment();

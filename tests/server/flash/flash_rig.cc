@@ -139,7 +139,7 @@ void FakeUser::on_room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
   }
 }
 
-void FakeUser::evict(const BlockId& block) {
+void FakeUser::evict(BlockId block) {
   auto found = known.find(block);
   VARVE_ASSERT(found != known.end());
   const Place place = found->second.place;

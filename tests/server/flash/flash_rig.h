@@ -50,7 +50,7 @@ class FakeUser final : public FlashUser {
   void on_room_wanted(uint32_t target, uint32_t slice, uint32_t pages) override;
 
   void know(const BlockId& block, const Place& place, const Attempt& attempt);
-  void evict(const BlockId& block);
+  void evict(BlockId block);  // by value: it may be the key that goes
   const Known* find(const BlockId& block) const;
 
   Flash* flash = nullptr;

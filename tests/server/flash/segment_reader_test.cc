@@ -70,17 +70,19 @@ TEST(SegmentReader, AFlippedBitAnywhereInTheHeaderIsRot) {
   }
 }
 
-TEST(SegmentReader, AnotherBlockFormatOrAttemptIsCorrupt) {
+TEST(SegmentReader, AnotherBlockFormatOrAttemptIsRefused) {
   World world;
   const Place place = world.f->append.place;
   Lead good(world, *world.f, place);
   EXPECT_TRUE(good.go().ok());
+  EXPECT_EQ(good.read.attempt, world.f->attempt);  // reported
+  Lead format(world, *world.f, place);
+  format.read.fingerprint.bytes[0] ^= std::byte{1};
+  EXPECT_EQ(format.go().code(), Code::kInvalid);  // the asker is wrong: nothing is lost
+  EXPECT_TRUE(world.user().lost.empty());
   Lead block(world, *world.f, place);
   block.read.block = test_block(2);
   EXPECT_EQ(block.go().code(), Code::kCorrupt);
-  Lead format(world, *world.f, place);
-  format.read.fingerprint.bytes[0] ^= std::byte{1};
-  EXPECT_EQ(format.go().code(), Code::kCorrupt);
   Lead attempt(world, *world.f, place);
   attempt.read.attempt = {9, 9, 9};
   EXPECT_EQ(attempt.go().code(), Code::kCorrupt);
