@@ -8,7 +8,7 @@ namespace varve {
 namespace {
 
 constexpr uint64_t kDramFloor = 64 * kMiB;
-constexpr uint64_t kDramDefaultMax = 4 * kGiB;
+constexpr uint64_t kDramDefaultMax = kGiB;
 constexpr uint64_t kDramMax = 4096 * kGiB;
 constexpr uint32_t kShardsMax = 16;  // = slices of a target: a shard owns whole slices
 constexpr uint32_t kTargetsMaxSetting = 32;

@@ -46,8 +46,8 @@ struct ServerConfig {
   uint64_t target_bytes = kGiB;           // of a target file that is created
   uint64_t free_floor_bytes =
       2 * kGiB;  // a file system is never filled below this by creating targets
-  // 0 = a quarter of the available memory, at most 4 GiB: enough to matter, small enough to be
-  // polite.
+  // 0 = a quarter of the available memory, at most 1 GiB: it is touched at start, and a first start
+  // should take seconds, not a minute.
   uint64_t dram_bytes = 0;
   // 0 = half of the cores, at least 1: the other half is for the engines on the same machine.
   uint32_t shards = 0;

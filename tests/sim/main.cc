@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 
+#include "common/base/base.h"
 #include "tests/sim/run.h"
 
 namespace {
@@ -82,6 +83,7 @@ bool run_apart(uint64_t seed, const varve::sim::RunOptions& options, varve::sim:
 int main(int argc, char** argv) {
   Arguments arguments;
   if (!parse(argc, argv, arguments)) return 2;
+  varve::log_level_set(arguments.trace ? varve::LogLevel::kInfo : varve::LogLevel::kError);
   varve::sim::RunOptions options;
   options.trace = arguments.trace;
   options.ack_before_flush_mutant = arguments.mutant;

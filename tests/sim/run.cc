@@ -22,7 +22,12 @@ NodeOptions draw_node(Random& random, const RunOptions& run) {
   NodeOptions node;
   node.shards = static_cast<uint32_t>(random.between(1, 3));
   node.targets = static_cast<uint32_t>(random.between(1, 3));
-  node.target_bytes = (random.chance(300) ? 68 : 136) * kMiB;
+  node.target_bytes = (random.chance(300) ? 128 : 256) * kMiB;
+  if (random.chance(300)) {  // tight: what is pushed does not fit, eviction and reclaim must work
+    node.slices = 4;
+    node.targets = 1;
+    node.target_bytes = 40 * kMiB;
+  }
   node.arena_bytes = random.between(3, 6) * kMiB;
   node.faults.volatile_cache = true;
   if (random.chance(250)) node.faults.bit_rot_per_mille = 5;
@@ -42,6 +47,7 @@ class Run {
         setup_(seed),
         world_(seed, draw_node(setup_, options)) {
     library_.formats = draw_formats(setup_);
+    if (world_.options().slices < kSlicesDefault) library_.documents = 40;
   }
 
   RunResult play() {

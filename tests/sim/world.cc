@@ -38,6 +38,7 @@ void World::boot() {
     flash::TargetOptions options;
     options.file.path = "platter-" + std::to_string(t);
     options.index = t;
+    options.geometry.slices = options_.slices;
     options.geometry.segment_pages = 256;
     auto info = flash::prepare_platter(*platters_[t], options, node_uuid_, entropy_);
     if (!info) fail(std::string("prepare_platter: ") + info.error().what());
@@ -52,6 +53,7 @@ void World::boot() {
   session.domain_salt = Digest();  // one salt for all lives of the domain
   session.domain_salt.bytes[0] = std::byte{7};
   session.boot_id = entropy_.next64();
+  session.slices = options_.slices;
   std::vector<Shard*> shards;
   for (const auto& shard : life->shards) shards.push_back(shard.get());
   auto table = SessionTable::open(env_, *life->reactors[0], shards, session);

