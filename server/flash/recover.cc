@@ -11,12 +11,12 @@ namespace varve::flash {
 RecoverOp::RecoverOp(Target& target, SegmentWriter& writer, const Work& work)
     : WindowOp(target), writer_(writer), work_(work) {
   VARVE_ASSERT(work.next != nullptr && work.done != nullptr);
-  header_reads_.resize(kHeaderReads);
-  header_runs_.resize(kHeaderReads);
-  for (uint32_t i = 0; i < kHeaderReads; ++i) {
-    Transfer& transfer = header_reads_[i];
-    header_runs_[i] = {window_.page(i), kPageBytes};
-    transfer.runs = {&header_runs_[i], 1};
+  head_reads_.resize(kHeadReads);
+  head_runs_.resize(kHeadReads);
+  for (uint32_t i = 0; i < kHeadReads; ++i) {
+    Transfer& transfer = head_reads_[i];
+    head_runs_[i] = {window_.page(i), kPageBytes};
+    transfer.runs = {&head_runs_[i], 1};
     transfer.length_bytes = kPageBytes;
     transfer.owner = this;
     transfer.on_done = [](Transfer& done) {  // one unreadable header is not the op's failure
@@ -40,21 +40,13 @@ void RecoverOp::run() {
       return;
     case Stage::kPick:
       return pick();
-    case Stage::kAreaA:
-      if (status.ok()) read_area(0);
-      stage_ = Stage::kAreaB;
-      read(bytes_of(target_.geometry.checkpoint_page(log_->slice(), 1)), 0, 1);
-      return wait(1);
-    case Stage::kAreaB:
-      if (status.ok()) read_area(1);
-      return go(Stage::kHeaders);
-    case Stage::kHeaders:
-      if (headers_first_ == log_->segment_count()) return go(Stage::kTable);
-      stage_ = Stage::kHeadersRead;
-      return wait(send_headers());
-    case Stage::kHeadersRead:
-      take_headers();
-      return go(Stage::kHeaders);
+    case Stage::kHeads:
+      if (heads_first_ == kAreas + log_->segment_count()) return go(Stage::kTable);
+      stage_ = Stage::kHeadsRead;
+      return wait(send_heads());
+    case Stage::kHeadsRead:
+      take_heads();
+      return go(Stage::kHeads);
     case Stage::kTable:
       return read_table();
     case Stage::kTableRead:
@@ -103,17 +95,18 @@ void RecoverOp::pick() {
     return;
   }
   begin_slice(*next);
-  stage_ = Stage::kAreaA;
-  read(bytes_of(target_.geometry.checkpoint_page(log_->slice(), 0)), 0, 1);
-  return wait(1);
+  return go(Stage::kHeads);
 }
 
+// The table, and as many entries behind it as the window holds.
 void RecoverOp::read_table() {
-  if (checkpoint_.magic == 0 || area_page_ == 1 + table_pages()) {
+  if (checkpoint_.magic == 0 || area_page_ >= 1 + table_pages()) {
     rows_complete();
     return go(Stage::kEntries);
   }
-  window_count_ = std::min(kWindowPages, 1 + table_pages() - area_page_);
+  const uint64_t entry_pages = (checkpoint_.entry_count + kEntriesPerPage - 1) / kEntriesPerPage;
+  window_count_ = static_cast<uint32_t>(
+      std::min<uint64_t>(kWindowPages, 1 + table_pages() + entry_pages - area_page_));
   stage_ = Stage::kTableRead;
   read(area_offset(area_page_), 0, window_count_);
   return wait(1);
@@ -121,11 +114,17 @@ void RecoverOp::read_table() {
 
 void RecoverOp::take_table(Status status) {
   if (!status.ok()) checkpoint_.magic = 0;
-  for (uint32_t i = 0; i < window_count_ && checkpoint_.magic != 0; ++i) {
+  const uint32_t pages = std::min(window_count_, 1 + table_pages() - area_page_);
+  for (uint32_t i = 0; i < pages && checkpoint_.magic != 0; ++i) {
     take_table_page(view(i, 1), area_page_ + i);
   }
-  area_page_ += window_count_;
-  return go(Stage::kTable);
+  if (pages == window_count_ || checkpoint_.magic == 0) {
+    area_page_ += pages;
+    return go(Stage::kTable);
+  }
+  rows_complete();
+  cursor_ = pages;
+  return go(entries_left_ > 0 ? Stage::kEntriesTell : Stage::kEntries);
 }
 
 void RecoverOp::read_entries() {
@@ -203,7 +202,7 @@ void RecoverOp::begin_slice(SliceLog& log) {
   found_.assign(log.segment_count(), Found());
   rows_.clear();
   pending_.clear();
-  headers_first_ = 0;
+  heads_first_ = 0;
   area_page_ = 1;
   row_ = row_told_ = 0;
   row_page_ = 1;
@@ -211,58 +210,69 @@ void RecoverOp::begin_slice(SliceLog& log) {
   next_pending_ = 0;
 }
 
-// Takes the checkpoint header in page 0 of the window if it is valid and newer than what we have.
-bool RecoverOp::read_area(uint32_t area) {
-  const auto header = load<CheckpointHeader>(view(0, 1));
-  if (header.magic != kCheckpointMagic || header.version != kFormatVersion) return false;
-  if (!check_page(view(0, 1), 0, 0, header.write_count)) return false;
+// Takes a checkpoint header if it is valid and newer than what we have.
+void RecoverOp::take_area(uint32_t area, ConstByteSpan page) {
+  const auto header = load<CheckpointHeader>(page);
+  if (header.magic != kCheckpointMagic || header.version != kFormatVersion) return;
+  if (!check_page(page, 0, 0, header.write_count)) return;
   if (header.slice != log_->slice() ||
       std::memcmp(header.target_uuid, target_.info.super.target_uuid, 16) != 0) {
-    return false;
+    return;
   }
   const uint64_t table = (uint64_t{header.segment_count} + kRowsPerPage - 1) / kRowsPerPage;
   const uint64_t entries = (header.entry_count + kEntriesPerPage - 1) / kEntriesPerPage;
   if (header.segment_count > log_->segment_count() ||
       header.entry_count > uint64_t{kSegmentFragmentsMax} * kSegmentsMax ||
       1 + table + entries > target_.geometry.checkpoint_pages) {
-    return false;
+    return;
   }
-  if (checkpoint_.magic != 0 && header.write_count <= checkpoint_.write_count) return false;
+  if (checkpoint_.magic != 0 && header.write_count <= checkpoint_.write_count) return;
   checkpoint_ = header;
   log_->checkpoint_area = area;
   log_->checkpoint_count = header.write_count;
   if (header.next_sequence > 0) log_->sequence_seen(header.next_sequence - 1);
-  return true;
 }
 
-uint32_t RecoverOp::send_headers() {
-  headers_count_ = std::min(kHeaderReads, log_->segment_count() - headers_first_);
-  for (uint32_t i = 0; i < headers_count_; ++i) {
-    header_reads_[i].offset_bytes = target_.offset(*log_, headers_first_ + i, 0);
-    target_.io.submit(header_reads_[i], IoClass::kBackRead);
+// Both checkpoint headers and every segment header, a batch at a time.
+uint32_t RecoverOp::send_heads() {
+  heads_count_ = std::min(kHeadReads, kAreas + log_->segment_count() - heads_first_);
+  for (uint32_t i = 0; i < heads_count_; ++i) {
+    const uint32_t head = heads_first_ + i;
+    head_reads_[i].offset_bytes =
+        head < kAreas ? bytes_of(target_.geometry.checkpoint_page(log_->slice(), head))
+                      : target_.offset(*log_, head - kAreas, 0);
+    target_.io.submit(head_reads_[i], IoClass::kBackRead);
   }
-  return headers_count_;
+  return heads_count_;
 }
 
-void RecoverOp::take_headers() {
-  for (uint32_t i = 0; i < headers_count_; ++i) {
-    const uint32_t index = headers_first_ + i;
-    Segment& segment = log_->segment(index);
-    if (!header_reads_[i].status.ok()) {
-      found_[index].unreadable = true;
-      segment.state = SegmentState::kBad;
-      target_.metrics.unreadable_segments.add();
-      continue;
+void RecoverOp::take_heads() {
+  for (uint32_t i = 0; i < heads_count_; ++i) {
+    const uint32_t head = heads_first_ + i;
+    const bool read = head_reads_[i].status.ok();
+    if (head >= kAreas) {
+      take_segment_header(head - kAreas, view(i, 1), read);
+    } else if (read) {
+      take_area(head, view(i, 1));
     }
-    SegmentHeader header;
-    found_[index].header = read_segment_header(view(i, 1), expect(index), &header);
-    if (found_[index].header == HeaderFound::kZero) log_->free_found(index);
-    if (found_[index].header != HeaderFound::kValid) continue;
-    segment.sequence = header.sequence;
-    segment.nonce = header.nonce;
-    log_->sequence_seen(header.sequence);
   }
-  headers_first_ += headers_count_;
+  heads_first_ += heads_count_;
+}
+
+void RecoverOp::take_segment_header(uint32_t index, ConstByteSpan page, bool readable) {
+  Segment& segment = log_->segment(index);
+  if (!readable) {
+    found_[index].unreadable = true;
+    segment.state = SegmentState::kBad;
+    return target_.metrics.unreadable_segments.add();
+  }
+  SegmentHeader header;
+  found_[index].header = read_segment_header(page, expect(index), &header);
+  if (found_[index].header == HeaderFound::kZero) log_->free_found(index);
+  if (found_[index].header != HeaderFound::kValid) return;
+  segment.sequence = header.sequence;
+  segment.nonce = header.nonce;
+  log_->sequence_seen(header.sequence);
 }
 
 // A page that does not verify: without a whole table the checkpoint says nothing.

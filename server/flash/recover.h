@@ -12,9 +12,10 @@
 
 namespace varve::flash {
 
-inline constexpr uint32_t kRecoverOps = 2;     // per target
+inline constexpr uint32_t kRecoverOps = 4;     // per target
 inline constexpr uint32_t kDeliverMax = 1024;  // fragments in one turn
-inline constexpr uint32_t kHeaderReads = 64;   // segment headers at once
+inline constexpr uint32_t kHeadReads = 64;     // checkpoint and segment headers at once
+inline constexpr uint32_t kAreas = 2;          // of checkpoints in a slice
 
 enum class RecoverSource : uint8_t { kCheckpoint, kFooter, kTail };
 
@@ -37,10 +38,8 @@ class RecoverOp final : public WindowOp {
   enum class Stage : uint8_t {
     kIdle,
     kPick,
-    kAreaA,
-    kAreaB,
-    kHeaders,
-    kHeadersRead,
+    kHeads,
+    kHeadsRead,
     kTable,
     kTableRead,
     kEntries,
@@ -76,9 +75,10 @@ class RecoverOp final : public WindowOp {
   }
   void pick();
   void begin_slice(SliceLog& log);
-  bool read_area(uint32_t area);
-  uint32_t send_headers();
-  void take_headers();
+  uint32_t send_heads();
+  void take_heads();
+  void take_area(uint32_t area, ConstByteSpan page);
+  void take_segment_header(uint32_t index, ConstByteSpan page, bool readable);
   void read_table();
   void take_table(Status status);
   void take_table_page(ConstByteSpan page, uint32_t index);
@@ -112,10 +112,10 @@ class RecoverOp final : public WindowOp {
   std::vector<Found> found_;
   std::vector<Row> rows_;
   std::vector<uint32_t> pending_;  // segments to read from footer or tail, by sequence
-  std::vector<Transfer> header_reads_;
-  std::vector<iovec> header_runs_;
-  uint32_t headers_first_ = 0;  // of the batch
-  uint32_t headers_count_ = 0;
+  std::vector<Transfer> head_reads_;
+  std::vector<iovec> head_runs_;
+  uint32_t heads_first_ = 0;  // of the batch
+  uint32_t heads_count_ = 0;
   uint32_t area_page_ = 0;     // next page of the checkpoint area
   uint32_t window_count_ = 0;  // pages in the window
   uint32_t cursor_ = 0;        // page or entry inside the window

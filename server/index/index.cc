@@ -317,6 +317,10 @@ uint32_t Index::match(std::span<const BaseId> ids, uint32_t rank_count) const {
   return static_cast<uint32_t>(ids.size());
 }
 
+void Index::prefetch(const BaseId& id) const {
+  __builtin_prefetch(&state_->buckets[state_->home_of(state_->tag_of(id))], 1);
+}
+
 std::optional<Located> Index::find(const BlockId& block) const {
   VARVE_ASSERT(block.rank < kRanksMax, block.rank);
   const uint32_t slot = state_->find_slot(block.base);

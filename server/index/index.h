@@ -69,6 +69,8 @@ class Index {
   // other.
   uint32_t match(std::span<const BaseId> ids, uint32_t rank_count) const;
   std::optional<Located> find(const BlockId& block) const;
+  // Asks the memory for where this id stands or would stand; changes nothing.
+  void prefetch(const BaseId& id) const;
   std::optional<uint32_t> base_slot(const BaseId& id) const;
   BaseId base_at(uint32_t base_slot) const;
 

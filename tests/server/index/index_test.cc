@@ -72,6 +72,19 @@ TEST(Index, AnswersNothingWhenEmpty) {
   EXPECT_EQ(index.match({}, 1), 0u);
 }
 
+TEST(Index, APrefetchOfAnyIdChangesNothing) {
+  Index index({.fragments_max = 4});
+  index.prefetch(id_of(1));
+  EXPECT_EQ(index.base_count(), 0u);
+  ASSERT_EQ(index.insert({id_of(1), 0}, FragmentState::kFlash, place_of(1), nullptr),
+            Index::Insert::kDone);
+  index.prefetch(id_of(1));
+  index.prefetch(id_of(2));
+  EXPECT_EQ(index.base_count(), 1u);
+  EXPECT_EQ(index.ranks_of(id_of(1)), 1u);
+  EXPECT_EQ(index.ranks_of(id_of(2)), 0u);
+}
+
 TEST(Index, KeepsEveryFieldOfAPlaceAtItsExtremes) {
   Index index({.fragments_max = 4, .slice_count = kSlicesMax});
   const flash::Place largest{.target = kTargetsMax - 1,
