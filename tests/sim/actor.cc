@@ -248,7 +248,10 @@ void Actor::on_pulled(const Event& event) {
   if (undisturbed && !world_.options().faults.bit_rot_per_mille &&
       !world_.options().faults.read_error_per_mille) {
     for (const Code code : event.codes) {
-      world_.expect(code == Code::kOk, std::string("I4 a leased block was not readable: ") + code_name(code));
+      world_.expect(code == Code::kOk, std::string("I4 a leased block was not readable: ") + code_name(code) +
+                        ", rank " + std::to_string(rank_) + ", blocks " + std::to_string(n_blocks_) +
+                        ", ns to the deadline " +
+                        std::to_string(static_cast<int64_t>(op_deadline_ns_ - world_.now_ns())));
     }
   }
   poison();
