@@ -41,7 +41,7 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
 SessionContext::~SessionContext() = default;
 
 void SessionScope::reply(ConstByteSpan head) {
-  if (ending || urgent == nullptr) return;
+  if (ending || urgent == nullptr || urgent->closing()) return;  // on_lane_closed knows why
   if (!urgent->send_head(head))
     fail(Status::overloaded("the urgent lane is full: the client reads nothing"));
 }

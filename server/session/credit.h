@@ -14,6 +14,8 @@ class Credit {
   void open(uint64_t total_bytes);
   // Queued, and answered now or later by posting it back to its home.
   void ask(CreditAsk& ask);
+  // Answered at once: its pull was stopped while it was on its way.
+  void refuse(CreditAsk& ask, Status cause) { answer(ask, cause); }
   // Granted bytes leave for the client.
   void sent(uint64_t bytes);
   // From the client (CREDIT). kInvalid when it gives back more than it was sent.

@@ -60,6 +60,7 @@ class Lane final : public LinkUser {
 
   State state() const { return state_; }
   bool named() const { return state_ == State::kUrgent || state_ == State::kBulk; }
+  bool closing() const { return link_->closing(); }
   bool peer_is_loopback() const { return link_->peer_is_loopback(); }
   std::string peer() const { return link_->peer(); }
   ExtentReceive& receive() { return receive_; }

@@ -113,9 +113,11 @@ void Requests::on_credit_ask(Message& message) {
   auto& ask = *static_cast<CreditAsk*>(message.owner);
   auto& request = *static_cast<PendingPull*>(ask.part->owner);
   Requests& self = *request.requests;
-  self.credit_.ask(ask);
-  // The ask was on its way when the pull was stopped.
-  if (request.stopped()) self.credit_.drop(&request, Status::cancelled("the pull was stopped"));
+  if (request.stopped()) {
+    self.credit_.refuse(ask, Status::cancelled("the pull was stopped"));
+  } else {
+    self.credit_.ask(ask);
+  }
 }
 
 // Nothing more is started for it; what is in flight comes back, then it ends.
