@@ -58,6 +58,8 @@ void register_push(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_push_lost_writes_total", "",
            "Cached blocks dropped because flash did not take them."},
           &m.push_lost_writes);
+  set.add({"varve_push_overdue_total", "", "Commits seen unwritten for too long by the watchdog."},
+          &m.push_overdue);
   set.add({"varve_push_live", "", "Live attempts, write-behind included."}, &m.pushes_live);
   set.add({"varve_push_appends_waiting", "", "Commits waiting for flash."}, &m.appends_waiting);
   set.add({"varve_push_stage_seconds", label("stage", "receive"), "Grant to commit."},

@@ -19,7 +19,7 @@ struct OpMetrics {
   Counter reserve_ids, reserve_exists, reserve_busy, reserve_granted;
   Counter refused[kCodeCount];  // by code
   Counter push_committed_cached, push_committed_durable, push_exists, push_aborted, push_invalid;
-  Counter push_bytes, push_lost_writes;
+  Counter push_bytes, push_lost_writes, push_overdue;
   Gauge pushes_live, appends_waiting;
   Histogram push_stage_receive, push_stage_write;
   // pull

@@ -95,7 +95,8 @@ bool Operations::at_rest() const {
 }
 
 uint32_t Operations::watch() {
-  return pulls_->watch(context_.reactor.now_ns());
+  const Nanos now_ns = context_.reactor.now_ns();
+  return pulls_->watch(now_ns) + pushes_->watch(now_ns);
 }
 
 void Operations::register_metrics(MetricSet& metrics) {

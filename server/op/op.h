@@ -52,6 +52,7 @@ struct OpOptions {
   uint32_t k = 1, m = 0;
   int32_t buffer_index = -1;                // registered buffer that covers the arena
   Nanos cancel_poll_ns = 1 * kMillisecond;  // how often waiting pulls look at their cancel flag
+  Nanos write_ns_max = 30 * kSecond;        // commit to flash: older ones are named by the watchdog
   Nanos overdue_ns = 2 * kSecond;           // past its deadline by this: named by the watchdog
 };
 

@@ -213,6 +213,7 @@ void PushOp::finish() {
     context_.tier.unpin(*grant_.tier_block);
   }
   PushGroup& group = *grant_.group;
+  stage_ = Stage::kReceive;
   context_.pushes->end(*this);
   if (--group.live == 0) context_.pushes->group_end(group);
 }

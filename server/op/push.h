@@ -61,6 +61,10 @@ class PushOp final : public Op {
   const char* name() const override { return "push"; }
 
   const Grant& grant() const { return grant_; }
+  // Committed, and for longer than `limit_ns` not on flash.
+  bool is_overdue(Nanos now_ns, Nanos limit_ns) const {
+    return stage_ >= Stage::kAppend && now_ns - since_ns_ > limit_ns;
+  }
   void slot_free() { reactor().make_ready(*this); }  // of the table: it may append now
 
   PushOp* bucket_next = nullptr;  // the table's
@@ -98,6 +102,8 @@ class PushTable {
 
   PushGroup* group_begin() { return groups_.take(); }
   void group_end(PushGroup& group);  // touches what it published, leaf to root
+
+  uint32_t watch(Nanos now_ns) const;  // logs commits that flash does not take; how many
 
   AppendSlot* take_slot(PushOp& op);  // null: op.slot_free() is called when there is one
   void give_slot(AppendSlot& slot);

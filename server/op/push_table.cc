@@ -74,6 +74,21 @@ void PushTable::group_end(PushGroup& group) {
   groups_.give(&group);
 }
 
+uint32_t PushTable::watch(Nanos now_ns) const {
+  uint32_t count = 0;
+  for (const auto& op : pool_.all()) {
+    if (!op->is_overdue(now_ns, context_.options.write_ns_max)) continue;
+    ++count;
+    if (count > 1) continue;  // one line stands for all of them
+    logf(LogLevel::kWarn, "op", "block %s committed %llu s ago is not on flash target %u yet",
+         short_name(op->grant().block.base).c_str(),
+         static_cast<unsigned long long>(context_.options.write_ns_max / kSecond),
+         op->grant().target);
+  }
+  if (count > 0) context_.metrics.push_overdue.add(count);
+  return count;
+}
+
 AppendSlot* PushTable::take_slot(PushOp& op) {
   AppendSlot* slot = slots_.take();
   if (slot == nullptr) {

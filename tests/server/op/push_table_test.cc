@@ -47,6 +47,22 @@ TEST(PushTable, CountsWhoWaitsForASlot) {
   EXPECT_EQ(rig.flash.appends_done, 3u);
 }
 
+TEST(PushTable, NamesCommitsThatFlashDoesNotTake) {
+  Rig rig;
+  rig.flash.hold_appends = true;
+  const Rig::Reserved reserved = rig.reserve({1, 2});
+  rig.fill(reserved.loans[0], 1);
+  EXPECT_TRUE(rig.commit(reserved.loans[0]).ok());
+  rig.run_for(29 * kSecond);
+  EXPECT_EQ(rig.operations->watch(), 0u);
+  rig.run_for(2 * kSecond);
+  EXPECT_EQ(rig.operations->watch(), 1u) << "the other one is its session's to watch";
+  rig.flash.let_go();
+  EXPECT_TRUE(rig.abort(reserved.loans[1]).ok());
+  rig.expect_at_rest();
+  EXPECT_EQ(rig.operations->watch(), 0u);
+}
+
 TEST(PushTable, HoldsManyAttemptsOfAllKindsOfIds) {
   RigOptions options;
   options.layer_bytes = {1000};
