@@ -14,7 +14,8 @@ constexpr Nanos kGrace = 50 * kMillisecond;  // turns take time
 uint64_t memory_bytes(const Library& library) {
   uint64_t most = 0;
   for (const Format& f : library.formats) {
-    for (uint32_t r = 0; r < f.rank_count(); ++r) most = std::max(most, f.block_bytes(r));
+    for (uint32_t r = 0; r < f.rank_count(); ++r)
+      most = std::max(most, f.block_bytes(r));
   }
   return most * kSlots;
 }
@@ -106,7 +107,8 @@ ByteSpan Actor::layer_bytes(uint32_t slot, uint32_t layer) const {
 
 std::vector<ConstByteSpan> Actor::layers_of(uint32_t slot) const {
   std::vector<ConstByteSpan> all;
-  for (uint32_t l = 0; l < layers().size(); ++l) all.push_back(layer_bytes(slot, l));
+  for (uint32_t l = 0; l < layers().size(); ++l)
+    all.push_back(layer_bytes(slot, l));
   return all;
 }
 
@@ -118,7 +120,8 @@ void Actor::poison() {
 
 void Actor::check_poison() {
   if (!poisoned_) return;
-  const bool clean = std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == kPoison; });
+  const bool clean =
+      std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == kPoison; });
   world_.expect(clean, "I8 memory was touched after the op's terminal event");
   poisoned_ = false;
 }
@@ -126,16 +129,19 @@ void Actor::check_poison() {
 void Actor::poke() {
   Event event;
   while (core_->next_event(event)) {
-    world_.note(static_cast<uint64_t>(event.kind) * 31 + static_cast<uint64_t>(event.status.code()));
+    world_.note(static_cast<uint64_t>(event.kind) * 31 +
+                static_cast<uint64_t>(event.status.code()));
     world_.note(event.n_blocks * 131 + event.layer);
-    for (const Code code : event.codes) world_.note(static_cast<uint64_t>(code));
+    for (const Code code : event.codes)
+      world_.note(static_cast<uint64_t>(code));
     if (event.op == op_) on_event(event);
   }
   if (step_ != Step::kIdle) {
     world_.expect(world_.now_ns() < op_deadline_ns_ + kFence + kGrace,
                   "I8 an op outlived its deadline and fence: step " +
                       std::to_string(static_cast<int>(step_)));
-    if (step_ == Step::kPush && next_layer_ < layers().size() && world_.now_ns() >= wait_until_ns_) {
+    if (step_ == Step::kPush && next_layer_ < layers().size() &&
+        world_.now_ns() >= wait_until_ns_) {
       const uint32_t layer = next_layer_++;
       // The last layer makes a commit possible: from here on these bytes may be found.
       if (next_layer_ == layers().size()) {
@@ -163,7 +169,8 @@ void Actor::start() {
     for (uint32_t f = 0; f < library_.formats.size(); ++f) {
       ids_.emplace_back();
       for (uint32_t d = 0; d < library_.documents; ++d) {
-        ids_[f].push_back(*core_->base_ids(format_ids_[f], BaseId(), document_tokens(library_, f, d)));
+        ids_[f].push_back(
+            *core_->base_ids(format_ids_[f], BaseId(), document_tokens(library_, f, d)));
       }
     }
   }
@@ -189,11 +196,17 @@ void Actor::start() {
 
 void Actor::on_event(const Event& event) {
   switch (event.kind) {
-    case Event::Kind::kMatched: return on_matched(event);
-    case Event::Kind::kReserved: reserved_ = event.codes; return;
-    case Event::Kind::kLayer: return on_layer(event);
-    case Event::Kind::kPulled: return on_pulled(event);
-    case Event::Kind::kPushed: return on_pushed(event);
+    case Event::Kind::kMatched:
+      return on_matched(event);
+    case Event::Kind::kReserved:
+      reserved_ = event.codes;
+      return;
+    case Event::Kind::kLayer:
+      return on_layer(event);
+    case Event::Kind::kPulled:
+      return on_pulled(event);
+    case Event::Kind::kPushed:
+      return on_pushed(event);
   }
 }
 
@@ -215,8 +228,10 @@ void Actor::start_pull() {
   PullRequest request;
   request.format = format_ids_[format_];
   request.rank = rank_;
-  request.ids.assign(ids_[format_][document_].begin(), ids_[format_][document_].begin() + n_blocks_);
-  for (uint32_t i = 0; i < n_blocks_; ++i) request.slots.push_back(i);
+  request.ids.assign(ids_[format_][document_].begin(),
+                     ids_[format_][document_].begin() + n_blocks_);
+  for (uint32_t i = 0; i < n_blocks_; ++i)
+    request.slots.push_back(i);
   request.layout = &layouts_[format_][rank_];
   request.lease = lease_;
   request.deadline_ns = random_.chance(50) ? 300 * kMicrosecond : 800 * kMillisecond;
@@ -248,9 +263,10 @@ void Actor::on_pulled(const Event& event) {
   if (undisturbed && !world_.options().faults.bit_rot_per_mille &&
       !world_.options().faults.read_error_per_mille) {
     for (const Code code : event.codes) {
-      world_.expect(code == Code::kOk, std::string("I4 a leased block was not readable: ") + code_name(code) +
-                        ", rank " + std::to_string(rank_) + ", blocks " + std::to_string(n_blocks_) +
-                        ", ns to the deadline " +
+      world_.expect(code == Code::kOk,
+                    std::string("I4 a leased block was not readable: ") + code_name(code) +
+                        ", rank " + std::to_string(rank_) + ", blocks " +
+                        std::to_string(n_blocks_) + ", ns to the deadline " +
                         std::to_string(static_cast<int64_t>(op_deadline_ns_ - world_.now_ns())));
     }
   }
@@ -297,7 +313,8 @@ void Actor::start_push() {
     const BlockId block{ids_[format_][document_][i], rank_};
     request.ids.push_back(block.base);
     request.slots.push_back(i);
-    for (uint32_t l = 0; l < layers().size(); ++l) fill_layer(block, l, salt_, layer_bytes(i, l));
+    for (uint32_t l = 0; l < layers().size(); ++l)
+      fill_layer(block, l, salt_, layer_bytes(i, l));
   }
   request.layout = &layouts_[format_][rank_];
   request.ack = ack_;
@@ -371,6 +388,8 @@ void Actor::close() {
   core_->close();
 }
 
-bool Actor::closed() const { return core_->state() == SessionState::kClosed && core_->at_rest(); }
+bool Actor::closed() const {
+  return core_->state() == SessionState::kClosed && core_->at_rest();
+}
 
 }  // namespace varve::sim

@@ -1,5 +1,5 @@
-// Actor: one client of the small world: matches prefixes, pulls what hits, pushes what is new, layer by layer, and
-// sometimes cancels, waits, or is cut off in the middle.
+// Actor: one client of the small world: matches prefixes, pulls what hits, pushes what is new,
+// layer by layer, and sometimes cancels, waits, or is cut off in the middle.
 #pragma once
 
 #include <map>
@@ -73,7 +73,7 @@ class Actor {
   std::vector<std::byte> memory_;
   RegionId region_ = 0;
   std::vector<FormatId> format_ids_;
-  std::vector<std::vector<Layout>> layouts_;  // [format][rank]
+  std::vector<std::vector<Layout>> layouts_;           // [format][rank]
   std::vector<std::vector<std::vector<BaseId>>> ids_;  // [format][document], once connected
 
   Step step_ = Step::kIdle;

@@ -1,4 +1,5 @@
-// varve_sim: runs of the small world, each a function of (seed, commit), each in a process of its own.
+// varve_sim: runs of the small world, each a function of (seed, commit), each in a process of its
+// own.
 //
 //   varve_sim --seeds 200 --start 1     each seed twice; equal hashes, or it fails
 //   varve_sim --seed 7 --trace          one run, with its numbers
@@ -31,16 +32,26 @@ bool parse(int argc, char** argv, Arguments& out) {
       return *end == 0 && end != argv[i];
     };
     bool ok = true;
-    if (flag == "--seeds") ok = number(out.seeds);
-    else if (flag == "--start") ok = number(out.start);
-    else if (flag == "--seed") ok = number(out.seed);
-    else if (flag == "--trace") out.trace = true;
-    else if (flag == "--once") out.once = true;
-    else if (flag == "--mutant-ack-before-flush") out.mutant = true;
-    else ok = false;
+    if (flag == "--seeds")
+      ok = number(out.seeds);
+    else if (flag == "--start")
+      ok = number(out.start);
+    else if (flag == "--seed")
+      ok = number(out.seed);
+    else if (flag == "--trace")
+      out.trace = true;
+    else if (flag == "--once")
+      out.once = true;
+    else if (flag == "--mutant-ack-before-flush")
+      out.mutant = true;
+    else
+      ok = false;
     if (!ok) {
-      std::fprintf(stderr, "varve_sim: bad argument %s\nusage: varve_sim --seeds N [--start S] [--once] | --seed X"
-                           " [--trace] [--mutant-ack-before-flush]\n", flag.c_str());
+      std::fprintf(
+          stderr,
+          "varve_sim: bad argument %s\nusage: varve_sim --seeds N [--start S] [--once] | --seed X"
+          " [--trace] [--mutant-ack-before-flush]\n",
+          flag.c_str());
       return false;
     }
   }
@@ -48,7 +59,8 @@ bool parse(int argc, char** argv, Arguments& out) {
 }
 
 // The child's hash, or false when it failed (its message is on stderr already).
-bool run_apart(uint64_t seed, const varve::sim::RunOptions& options, varve::sim::RunResult* result) {
+bool run_apart(uint64_t seed, const varve::sim::RunOptions& options,
+               varve::sim::RunResult* result) {
   int ends[2];
   if (pipe(ends) != 0) return false;
   std::fflush(nullptr);
@@ -72,7 +84,9 @@ bool run_apart(uint64_t seed, const varve::sim::RunOptions& options, varve::sim:
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFSIGNALED(status)) {
-    std::fprintf(stderr, "FAIL seed %" PRIu64 ": signal %d\nrepeat: tools/dev sim --seed %" PRIu64 " --trace\n",
+    std::fprintf(stderr,
+                 "FAIL seed %" PRIu64 ": signal %d\nrepeat: tools/dev sim --seed %" PRIu64
+                 " --trace\n",
                  seed, WTERMSIG(status), seed);
   }
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 && got == sizeof(*result);
@@ -99,8 +113,9 @@ int main(int argc, char** argv) {
     }
     if (!arguments.once) {
       if (!run_apart(seed, options, &b) || a.hash != b.hash) {
-        std::fprintf(stderr, "FAIL seed %" PRIu64 ": two runs differ (%016" PRIx64 " %016" PRIx64 ")\n", seed,
-                     a.hash, b.hash);
+        std::fprintf(stderr,
+                     "FAIL seed %" PRIu64 ": two runs differ (%016" PRIx64 " %016" PRIx64 ")\n",
+                     seed, a.hash, b.hash);
         ++failed;
         continue;
       }
@@ -113,9 +128,10 @@ int main(int argc, char** argv) {
     sum.evicted_blocks += a.evicted_blocks;
     sum.hit_blocks += a.hit_blocks;
   }
-  std::printf("sim: %" PRIu64 " seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64 " blocks pushed, %" PRIu64
-              " hit, %" PRIu64 " pulled, %" PRIu64 " evicted, %" PRIu64 " audited after the last kill\n",
-              count, failed, sum.kills, sum.pushed_blocks, sum.hit_blocks, sum.pulled_blocks, sum.evicted_blocks,
-              sum.audited_blocks);
+  std::printf("sim: %" PRIu64 " seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64
+              " blocks pushed, %" PRIu64 " hit, %" PRIu64 " pulled, %" PRIu64 " evicted, %" PRIu64
+              " audited after the last kill\n",
+              count, failed, sum.kills, sum.pushed_blocks, sum.hit_blocks, sum.pulled_blocks,
+              sum.evicted_blocks, sum.audited_blocks);
   return failed == 0 ? 0 : 1;
 }

@@ -1,7 +1,8 @@
 // Oracle: what a run has promised, and whether what came back keeps the promise.
 //
-// Every byte of a block is a function of (block, salt of its writer), so that bytes name their writer and a mix of two
-// attempts is seen (I3). The oracle knows which writers may have been committed, which were acknowledged and how.
+// Every byte of a block is a function of (block, salt of its writer), so that bytes name their
+// writer and a mix of two attempts is seen (I3). The oracle knows which writers may have been
+// committed, which were acknowledged and how.
 #pragma once
 
 #include <cstdint>

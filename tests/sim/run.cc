@@ -1,8 +1,10 @@
-// One run: swarm configuration, faults within what may be lost, checks all the way, audit at the end.
+// One run: swarm configuration, faults within what may be lost, checks all the way, audit at the
+// end.
 //
-// Goal: I1 (bytes), I2 and I10 (what is found after a kill), I3 (no mixed attempts), I6 (nothing held at rest), I7
-// (limits), I8 (every op ends, memory is quiet afterwards). Which of them are strict depends on the drawn faults:
-// rot may cost a block but never deliver it; eviction may cost any block.
+// Goal: I1 (bytes), I2 and I10 (what is found after a kill), I3 (no mixed attempts), I6 (nothing
+// held at rest), I7 (limits), I8 (every op ends, memory is quiet afterwards). Which of them are
+// strict depends on the drawn faults: rot may cost a block but never deliver it; eviction may cost
+// any block.
 #include "tests/sim/run.h"
 
 #include <cinttypes>
@@ -43,9 +45,7 @@ NodeOptions draw_node(Random& random, const RunOptions& run) {
 class Run {
  public:
   Run(uint64_t seed, const RunOptions& options)
-      : options_(options),
-        setup_(seed),
-        world_(seed, draw_node(setup_, options)) {
+      : options_(options), setup_(seed), world_(seed, draw_node(setup_, options)) {
     library_.formats = draw_formats(setup_);
     if (world_.options().slices < kSlicesDefault) library_.documents = 40;
   }
@@ -80,7 +80,8 @@ class Run {
     const Nanos until = world_.now_ns() + duration;
     uint64_t steps = 0;
     while (world_.step(until)) {
-      for (const auto& actor : actors_) actor->poke();
+      for (const auto& actor : actors_)
+        actor->poke();
       if (++steps % 64 == 0) world_.check_limits();
     }
     world_.run_for(until - std::min(until, world_.now_ns()));
@@ -93,44 +94,54 @@ class Run {
       if (setup_.chance(8)) world_.note(world_.fabric().break_one());
       if (setup_.chance(2)) world_.note(world_.fabric().silence_one());
     }
-    result_.evicted_blocks += static_cast<uint64_t>(world_.metric_sum("varve_evicted_blocks_total"));
+    result_.evicted_blocks +=
+        static_cast<uint64_t>(world_.metric_sum("varve_evicted_blocks_total"));
     lost_writes_ += static_cast<uint64_t>(world_.metric_sum("varve_push_lost_writes_total"));
   }
 
   void stop_gracefully() {
     world_.drain();
-    for (uint32_t i = 0; i < 600 && !world_.drained(); ++i) turn_for(20 * kMillisecond);
+    for (uint32_t i = 0; i < 600 && !world_.drained(); ++i)
+      turn_for(20 * kMillisecond);
     world_.expect(world_.drained(), "I8 a drain does not end");
     world_.stop_drained();
   }
 
   // Everything in flight ends.
   void settle() {
-    for (const auto& actor : actors_) actor->stop_working();
+    for (const auto& actor : actors_)
+      actor->stop_working();
     for (uint32_t i = 0; i < 300; ++i) {
       bool idle = true;
-      for (const auto& actor : actors_) idle &= actor->idle();
+      for (const auto& actor : actors_)
+        idle &= actor->idle();
       if (idle) break;
       turn_for(20 * kMillisecond);
     }
-    for (const auto& actor : actors_) world_.expect(actor->idle(), "I8 an op does not end");
+    for (const auto& actor : actors_)
+      world_.expect(actor->idle(), "I8 an op does not end");
   }
 
   // I10: what was acknowledged durable and not evicted is found, with its bytes.
   void audit() {
     Actor& actor = *actors_[0];
-    for (uint32_t i = 0; i < 200 && !actor.ready(); ++i) turn_for(50 * kMillisecond);
+    for (uint32_t i = 0; i < 200 && !actor.ready(); ++i)
+      turn_for(50 * kMillisecond);
     world_.expect(actor.ready(), "the client does not come back");
-    for (uint32_t i = 0; i < 200 && world_.recovering(); ++i) turn_for(20 * kMillisecond);
+    for (uint32_t i = 0; i < 200 && world_.recovering(); ++i)
+      turn_for(20 * kMillisecond);
     world_.expect(!world_.recovering(), "recovery does not end");
     const NodeOptions& node = world_.options();
     const bool strict = result_.evicted_blocks == 0 && lost_writes_ == 0 &&
                         node.faults.bit_rot_per_mille == 0 && node.faults.read_error_per_mille == 0;
     std::vector<std::pair<uint32_t, BlockId>> blocks;
-    library_.oracle.each_durable([&](const BlockId& block) { blocks.push_back({actor.format_of(block), block}); });
+    library_.oracle.each_durable([&](const BlockId& block) {
+      blocks.push_back({actor.format_of(block), block});
+    });
     for (const auto& [format, block] : blocks) {
       world_.expect(actor.audit(format, block), "audit pull refused");
-      for (uint32_t i = 0; i < 300 && !actor.audit_done(); ++i) turn_for(10 * kMillisecond);
+      for (uint32_t i = 0; i < 300 && !actor.audit_done(); ++i)
+        turn_for(10 * kMillisecond);
       world_.expect(actor.audit_done(), "I8 an audit pull does not end");
       if (actor.audit_code() == Code::kOk) {
         ++result_.audited_blocks;
@@ -151,21 +162,23 @@ class Run {
     }
     for (uint32_t i = 0; i < 200; ++i) {
       bool closed = true;
-      for (const auto& actor : actors_) closed &= actor->closed();
+      for (const auto& actor : actors_)
+        closed &= actor->closed();
       if (closed) break;
       turn_for(20 * kMillisecond);
     }
-    for (const auto& actor : actors_) world_.expect(actor->closed(), "C3 a client does not close");
+    for (const auto& actor : actors_)
+      world_.expect(actor->closed(), "C3 a client does not close");
     turn_for(5 * kSecond);  // the longest hold expires, write-behind ends
     world_.check_limits();
     world_.check_at_rest();
     result_.hash = world_.hash();
     if (options_.trace) {
-      std::printf("shards %u targets %u lives %u kills %" PRIu64 " pushed %" PRIu64 " hit %" PRIu64 " pulled %" PRIu64
-                  " evicted %" PRIu64 " audited %" PRIu64 "\n",
+      std::printf("shards %u targets %u lives %u kills %" PRIu64 " pushed %" PRIu64 " hit %" PRIu64
+                  " pulled %" PRIu64 " evicted %" PRIu64 " audited %" PRIu64 "\n",
                   world_.options().shards, world_.options().targets, world_.boots(), result_.kills,
-                  result_.pushed_blocks, result_.hit_blocks, result_.pulled_blocks, result_.evicted_blocks,
-                  result_.audited_blocks);
+                  result_.pushed_blocks, result_.hit_blocks, result_.pulled_blocks,
+                  result_.evicted_blocks, result_.audited_blocks);
     }
   }
 

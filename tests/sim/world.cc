@@ -55,7 +55,8 @@ void World::boot() {
   session.boot_id = entropy_.next64();
   session.slices = options_.slices;
   std::vector<Shard*> shards;
-  for (const auto& shard : life->shards) shards.push_back(shard.get());
+  for (const auto& shard : life->shards)
+    shards.push_back(shard.get());
   auto table = SessionTable::open(env_, *life->reactors[0], shards, session);
   if (!table) fail(std::string("SessionTable::open: ") + table.error().what());
   life->sessions = std::move(*table);
@@ -65,7 +66,8 @@ void World::boot() {
   life_ = std::move(life);
 }
 
-Status World::boot_shard(Life& life, uint32_t shard, const std::vector<flash::TargetInfo>& targets) {
+Status World::boot_shard(Life& life, uint32_t shard,
+                         const std::vector<flash::TargetInfo>& targets) {
   ReactorOptions reactor_options;
   reactor_options.shard = shard;
   life.reactors.push_back(std::make_unique<Reactor>(clock_, nullptr, reactor_options));
@@ -79,7 +81,8 @@ Status World::boot_shard(Life& life, uint32_t shard, const std::vector<flash::Ta
     memory.seed = random_.next();
     FaultPlan plan = options_.faults;
     plan.seed = random_.next();
-    auto device = FaultDevice::wrap(reactor, make_memory_device(reactor, *platters_[t], memory), plan);
+    auto device =
+        FaultDevice::wrap(reactor, make_memory_device(reactor, *platters_[t], memory), plan);
     life.devices.push_back(device.get());
     devices.push_back(std::move(device));
   }
@@ -111,23 +114,27 @@ Status World::boot_shard(Life& life, uint32_t shard, const std::vector<flash::Ta
   return Status();
 }
 
-// What a power cut leaves: platters, and whatever the volatile caches kept. The objects are abandoned.
+// What a power cut leaves: platters, and whatever the volatile caches kept. The objects are
+// abandoned.
 void World::kill() {
   VARVE_ASSERT(alive());
   note(0xDEAD);
-  for (FaultDevice* device : life_->devices) device->crash();
+  for (FaultDevice* device : life_->devices)
+    device->crash();
   abandon(random_.chance(800) ? SimFabric::Death::kReset : SimFabric::Death::kSilent);
 }
 
 void World::abandon(SimFabric::Death death) {
-  for (const auto& reactor : life_->reactors) fabric_->kill(*reactor, death);
+  for (const auto& reactor : life_->reactors)
+    fabric_->kill(*reactor, death);
   static_cast<void>(life_.release());
 }
 
 void World::drain() {
   VARVE_ASSERT(alive());
   life_->sessions->drain();
-  for (const auto& shard : life_->shards) shard->drain();
+  for (const auto& shard : life_->shards)
+    shard->drain();
 }
 
 bool World::drained() const {
@@ -140,7 +147,8 @@ bool World::drained() const {
 void World::stop_drained() {
   VARVE_ASSERT(alive() && drained());
   note(0x5709);
-  for (FaultDevice* device : life_->devices) device->crash();  // after a drain nothing is volatile
+  for (FaultDevice* device : life_->devices)
+    device->crash();  // after a drain nothing is volatile
   abandon(SimFabric::Death::kReset);
 }
 
@@ -154,9 +162,11 @@ bool World::step(Nanos until_ns) {
     earliest = at;
     ready.push_back(&reactor);
   };
-  for (const auto& reactor : client_reactors_) consider(*reactor);
+  for (const auto& reactor : client_reactors_)
+    consider(*reactor);
   if (alive()) {
-    for (const auto& reactor : life_->reactors) consider(*reactor);
+    for (const auto& reactor : life_->reactors)
+      consider(*reactor);
   }
   if (earliest == kNever || earliest > until_ns) return false;
   clock_.advance_to(earliest);
@@ -220,7 +230,8 @@ bool World::recovering() const {
 int64_t World::metric(const std::string& name, const std::string& labels) const {
   int64_t sum = 0;
   if (!alive()) return 0;
-  for (const auto& shard : life_->shards) sum += shard->metrics().number(name, labels);
+  for (const auto& shard : life_->shards)
+    sum += shard->metrics().number(name, labels);
   return sum;
 }
 

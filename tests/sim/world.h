@@ -1,8 +1,9 @@
 // World: one node, its shards, its platters and the clients, in one thread and in virtual time.
 //
-// Owns: the clock, the order of turns (earliest work first, ties by the seed), the node's lives (boot, kill),
-// the trace hash. A run is a function of (seed, commit). A killed node's objects are never turned again and are
-// left as they stood, as a killed process leaves them; each run is a process of its own.
+// Owns: the clock, the order of turns (earliest work first, ties by the seed), the node's lives
+// (boot, kill), the trace hash. A run is a function of (seed, commit). A killed node's objects are
+// never turned again and are left as they stood, as a killed process leaves them; each run is a
+// process of its own.
 #pragma once
 
 #include <memory>
@@ -44,9 +45,9 @@ class World {
   // A client's reactor; the world turns it from now on.
   Reactor& add_reactor();
   void boot();
-  void kill();      // power cut: devices lose or keep by coin, links break
+  void kill();  // power cut: devices lose or keep by coin, links break
   bool alive() const { return life_ != nullptr; }
-  void drain();     // asks for a graceful stop; see drained()
+  void drain();  // asks for a graceful stop; see drained()
   bool drained() const;
   void stop_drained();  // ends a drained node without a power cut
 

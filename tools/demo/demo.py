@@ -3,10 +3,10 @@
 
     tools/demo/demo.py --bin build/release/bin [--requests 120] [--trace FILE] [--json FILE]
 
-It starts varved with its embedded defaults (four file-backed targets in a fresh folder), replays requests
-(prefill matches, pulls what hits and pushes what is new; decode then pulls the whole prompt), kills the daemon
-half-way, starts it again, replays what was acknowledged before, and prints one screen. Exit 0 only when no
-byte was wrong and nothing that was acknowledged was lost.
+It starts varved with its embedded defaults (four file-backed targets in a fresh folder), replays
+requests (prefill matches, pulls what hits and pushes what is new; decode then pulls the whole
+prompt), kills the daemon half-way, starts it again, replays what was acknowledged before, and
+prints one screen. Exit 0 only when no byte was wrong and nothing that was acknowledged was lost.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 TRACE = os.path.join("..", "shared", "data", "traces", "mooncake_conversation.jsonl")
-READY_SECONDS_MAX = 30
+READY_SECONDS_MAX = 120
 REQUEST_SECONDS_MAX = 120
 
 
@@ -68,7 +68,7 @@ class Daemon:
             return None
 
     def metric(self, name):
-        """Sum over the labels of one metric in the file that varved keeps; None without the file."""
+        """Sum over the labels of one metric in the file that varved keeps; None without it."""
         try:
             with open(os.path.join(self.folder, "data", "metrics.prom"), encoding="utf-8") as file:
                 rows = [r.split() for r in file if r.startswith(name) and r[len(name)] in " {"]
@@ -81,7 +81,8 @@ class Worker:
     """One varve_demo process: a request number in, a JSON line out."""
 
     def __init__(self, binary, role, address, options):
-        command = [binary, "--role", role, "--address", address, "--requests", str(options.requests)]
+        command = [binary, "--role", role, "--address", address,
+                   "--requests", str(options.requests)]
         if options.trace:
             command += ["--trace", options.trace]
         self.role = role
@@ -168,7 +169,7 @@ def replay_old(options, daemon, decode):
 def report(options, about, rows, restart, again, again_seconds, daemon):
     prefill, decode = rows["prefill"], rows["decode"]
     blocks, hits = total(prefill, "blocks"), total(prefill, "hit_blocks")
-    pulled_bytes = total(prefill, "pulled_bytes") + total(decode, "pulled_bytes") + total(again, "pulled_bytes")
+    pulled_bytes = sum(total(r, "pulled_bytes") for r in (prefill, decode, again))
     pulls = [r for r in prefill + decode + again if r["pulled_bytes"] > 0]
     wrong = sum(total(r, "wrong_blocks") for r in (prefill, decode, again))
     pull_seconds = total(pulls, "pull_ns") / 1e9
@@ -185,25 +186,34 @@ def report(options, about, rows, restart, again, again_seconds, daemon):
         "pushed_bytes": total(prefill, "pushed_bytes"), "pulled_bytes": pulled_bytes,
         "pull_gb_per_s": pulled_bytes / 1e9 / max(1e-9, pull_seconds),
         "push_gb_per_s": total(prefill, "pushed_bytes") / 1e9 / max(1e-9, push_seconds),
-        "wrong_blocks": wrong, "requests_retried": len(retried), "restart_seconds": restart.get("seconds"),
-        "restart_again_seconds": again_seconds, "lost_blocks": lost, "evicted_blocks": evicted,
+        "wrong_blocks": wrong, "lost_blocks": lost, "evicted_blocks": evicted,
+        "requests_retried": len(retried), "restart_seconds": restart["seconds"],
+        "restart_again_seconds": again_seconds,
     }
     line = "-" * 78
     print(line)
-    print(f"  trace            {about['source']}")
-    print(f"  daemon           {daemon.ready_line[:58]}")
-    print(f"  requests         {options.requests}, {blocks} blocks; prefill hit {result['hit_rate']:.1%} of them "
-          f"(possible {possible:.1%})")
-    print(f"  decode           hit {result['decode_hit_rate']:.1%} of {total(decode, 'blocks')} blocks that prefill had pushed")
-    print(f"  pushed           {result['pushed_bytes'] / 1e9:.2f} GB durable, {result['push_gb_per_s']:.2f} GB/s incl. making the bytes")
-    print(f"  pulled           {pulled_bytes / 1e9:.2f} GB, {result['pull_gb_per_s']:.2f} GB/s; every byte compared, "
-          f"{wrong} blocks wrong")
-    print(f"  first layer      p50 {milliseconds(firsts, .5)} ms   p99 {milliseconds(firsts, .99)} ms")
-    print(f"  last layer       p50 {milliseconds(lasts, .5)} ms   p99 {milliseconds(lasts, .99)} ms")
-    print(f"  kill -9 no. 1    in the middle of a push; serving again after {result['restart_seconds']:.2f} s; "
-          f"{len(retried)} requests tried again")
-    print(f"  kill -9 no. 2    serving again after {again_seconds:.2f} s; {total(again, 'pulled_blocks')} of "
-          f"{total(again, 'blocks')} blocks hit again, {lost} lost ({evicted:.0f} evicted)")
+    rows = [
+        ("trace", about["source"]),
+        ("daemon", daemon.ready_line[:58]),
+        ("requests", f"{options.requests}, {blocks} blocks; prefill hit {result['hit_rate']:.1%}"
+                     f" (possible {possible:.1%})"),
+        ("decode", f"hit {result['decode_hit_rate']:.1%} of {total(decode, 'blocks')} blocks"
+                   " that prefill had pushed"),
+        ("pushed", f"{result['pushed_bytes'] / 1e9:.2f} GB durable,"
+                   f" {result['push_gb_per_s']:.2f} GB/s incl. making the bytes"),
+        ("pulled", f"{pulled_bytes / 1e9:.2f} GB, {result['pull_gb_per_s']:.2f} GB/s;"
+                   f" every byte compared, {wrong} blocks wrong"),
+        ("first layer", f"p50 {milliseconds(firsts, .5)} ms   p99 {milliseconds(firsts, .99)} ms"),
+        ("last layer", f"p50 {milliseconds(lasts, .5)} ms   p99 {milliseconds(lasts, .99)} ms"),
+        ("kill -9 no. 1", f"in the middle of a push; serving again after"
+                          f" {result['restart_seconds']:.2f} s;"
+                          f" {len(retried)} requests tried again"),
+        ("kill -9 no. 2", f"serving again after {again_seconds:.2f} s;"
+                          f" {total(again, 'pulled_blocks')} of {total(again, 'blocks')} blocks"
+                          f" hit again, {lost} lost ({evicted:.0f} evicted)"),
+    ]
+    for name, text in rows:
+        print(f"  {name:<16} {text}")
     print(line)
     return result
 
@@ -232,7 +242,8 @@ def run(options):
                 json.dump(result, file, indent=1)
         good = (result["wrong_blocks"] == 0 and result["drain_exit"] == 0
                 and (result["lost_blocks"] == 0 or result["evicted_blocks"] > 0))
-        print("  good: nothing wrong, nothing lost" if good else f"  NOT GOOD: see {daemon.log.name}")
+        print("  good: nothing wrong, nothing lost" if good
+              else f"  NOT GOOD: see {daemon.log.name}")
         if good and not options.data:
             shutil.rmtree(folder, ignore_errors=True)
         return 0 if good else 1
@@ -249,8 +260,9 @@ def main():
     parser.add_argument("--bin", required=True, help="folder of varved and varve_demo")
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--trace", default=TRACE if os.path.exists(TRACE) else None,
-                        help="JSON lines; default: the published trace if it is there, else the generator")
-    parser.add_argument("--data", help="folder for the targets (default: a temporary one, removed when all is good)")
+                        help="JSON lines; default: the published trace, else the generator")
+    parser.add_argument("--data", help="folder of the targets; default: a temporary one, removed"
+                                       " when all is good")
     parser.add_argument("--json", help="write the results here too")
     options = parser.parse_args()
     if options.requests < 2:

@@ -2,8 +2,8 @@
 //
 //   varve_demo --role prefill --address 127.0.0.1:7440 --trace FILE --requests 100
 //
-// Each line read is the number of a request; each line written is a JSON object with what it did. Without --trace
-// the generator's requests are played. The first line written describes the trace.
+// Each line read is the number of a request; each line written is a JSON object with what it did.
+// Without --trace the generator's requests are played. The first line written describes the trace.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>

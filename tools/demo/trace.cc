@@ -29,7 +29,8 @@ Result<TraceRequest> parse_line(const std::string& line) {
   return request;
 }
 
-// Tokens of one input: the published quantiles (p50 6,909, p95 39,552, p99 85,401; mean 12,035), joined by lines.
+// Tokens of one input: the published quantiles (p50 6,909, p95 39,552, p99 85,401; mean 12,035),
+// joined by lines.
 uint32_t draw_tokens(Random& random) {
   struct Point {
     uint32_t per_mille, tokens;
@@ -48,7 +49,8 @@ uint32_t draw_tokens(Random& random) {
 
 uint64_t Trace::blocks() const {
   uint64_t sum = 0;
-  for (const TraceRequest& r : requests) sum += r.ids.size();
+  for (const TraceRequest& r : requests)
+    sum += r.ids.size();
   return sum;
 }
 
@@ -84,8 +86,9 @@ Result<Trace> read_trace(const std::string& path, uint32_t requests) {
   return trace;
 }
 
-// Conversations: a request starts one or continues an open one, whose blocks it repeats and extends. 45 % continue,
-// which gives the published best case of about 37 % of block accesses that can hit.
+// Conversations: a request starts one or continues an open one, whose blocks it repeats and
+// extends. 45 % continue, which gives the published best case of about 37 % of block accesses that
+// can hit.
 Trace generate_trace(uint32_t requests, uint64_t seed) {
   Trace trace;
   trace.source = "generator (published parameters of a conversation trace)";

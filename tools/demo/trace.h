@@ -1,7 +1,9 @@
-// Trace: the requests that a replay plays, each an ordered list of content ids (one per block of tokens).
+// Trace: the requests that a replay plays, each an ordered list of content ids (one per block of
+// tokens).
 //
-// Read from a published trace (one JSON object a line: timestamp, input_length, output_length, hash_ids; equal
-// ids = equal prefix), or, where it is absent, made by a generator with the published parameters of that trace.
+// Read from a published trace (one JSON object a line: timestamp, input_length, output_length,
+// hash_ids; equal ids = equal prefix), or, where it is absent, made by a generator with the
+// published parameters of that trace.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,8 @@ struct Trace {
   std::vector<TraceRequest> requests;
 
   uint64_t blocks() const;
-  // Block accesses that an unlimited cache would hit, the first `warm` requests counted as seen before.
+  // Block accesses that an unlimited cache would hit, the first `warm` requests counted as seen
+  // before.
   uint64_t hits_possible(uint32_t warm = 0) const;
 };
 

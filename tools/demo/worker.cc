@@ -11,7 +11,9 @@ namespace {
 
 constexpr Nanos kOpDeadline = 20 * kSecond;
 
-Nanos now_ns() { return SystemClock().now_ns(); }
+Nanos now_ns() {
+  return SystemClock().now_ns();
+}
 
 // What block `content` holds in `layer`: a function that both processes know.
 uint64_t word(uint64_t content, uint32_t layer, uint64_t i) {
@@ -133,7 +135,8 @@ Status Worker::pull(uint32_t blocks, uint64_t lease, RequestReport& report) {
   PullRequest request;
   request.format = format_;
   request.ids.assign(ids_.begin(), ids_.begin() + blocks);
-  for (uint32_t i = 0; i < blocks; ++i) request.slots.push_back(i);
+  for (uint32_t i = 0; i < blocks; ++i)
+    request.slots.push_back(i);
   request.layout = &layout_;
   request.lease = lease;
   request.deadline_ns = kOpDeadline;
@@ -154,7 +157,8 @@ Status Worker::pull(uint32_t blocks, uint64_t lease, RequestReport& report) {
     }
     if (prefix) ++report.pulled_blocks;
     bool right = true;
-    for (uint32_t l = 0; l < options_.layers; ++l) right = right && check_layer(i, l);
+    for (uint32_t l = 0; l < options_.layers; ++l)
+      right = right && check_layer(i, l);
     if (!right) ++report.wrong_blocks;
   }
   return Status();
@@ -166,7 +170,8 @@ Status Worker::push(uint32_t first, RequestReport& report) {
   request.format = format_;
   if (first > 0) request.parent = ids_[first - 1];
   request.ids.assign(ids_.begin() + first, ids_.end());
-  for (uint32_t i = first; i < ids_.size(); ++i) request.slots.push_back(i);
+  for (uint32_t i = first; i < ids_.size(); ++i)
+    request.slots.push_back(i);
   request.layout = &layout_;
   request.ack = wire::AckKind::kDurable;
   request.deadline_ns = kOpDeadline;
@@ -175,7 +180,8 @@ Status Worker::push(uint32_t first, RequestReport& report) {
   for (uint32_t l = 0; l < options_.layers; ++l) {
     for (uint32_t slot = first; slot < ids_.size(); ++slot) {
       const ByteSpan data = bytes(slot, l);
-      for (size_t i = 0; i < data.size() / 8; ++i) store(data, i * 8, word(content_[slot], l, i));
+      for (size_t i = 0; i < data.size() / 8; ++i)
+        store(data, i * 8, word(content_[slot], l, i));
     }
     VARVE_RETURN_IF_ERROR(client_->push_layer(op, l));
   }

@@ -1,7 +1,9 @@
-// Worker: an engine's prefill or decode process without the engine: same calls, bytes that can be checked.
+// Worker: an engine's prefill or decode process without the engine: same calls, bytes that can be
+// checked.
 //
-// Prefill: match the prompt's prefix, pull what hits, make what is new, push it layer by layer. Decode: match the
-// whole prompt and pull it layer by layer. Every byte that arrives is compared with what its maker wrote.
+// Prefill: match the prompt's prefix, pull what hits, make what is new, push it layer by layer.
+// Decode: match the whole prompt and pull it layer by layer. Every byte that arrives is compared
+// with what its maker wrote.
 #pragma once
 
 #include <memory>
