@@ -37,6 +37,7 @@ void Ledger::run() {
     if (plan.first_of_folder) {
       if (world_ && !closing_audit()) break;
       close_folder();
+      if (failed()) break;
       open_folder(plan);
     }
     if (!start(plan) || !settle(plan, plan.audited) || failed()) break;
@@ -70,7 +71,9 @@ void Ledger::open_folder(const LoopPlan& plan) {
 void Ledger::close_folder() {
   if (!world_) return;
   daemon_.reset();
-  if (failed()) kept_ = folder_;
+  const std::string complaint = complaint_in(read_text(log_path_));
+  if (!complaint.empty()) totals_.problems.push_back("varved complained: " + complaint);
+  if (failed() && kept_.empty()) kept_ = folder_;
   totals_.tally.merge(world_->book.tally());
   for (const std::string& finding : world_->book.findings())
     totals_.problems.push_back(finding);
@@ -189,8 +192,6 @@ void Ledger::end(const LoopPlan& plan) {
     daemon_->kill_now();
     ++totals_.kills;
   }
-  const std::string complaint = complaint_in(read_text(log_path_));
-  if (!complaint.empty()) problem(plan, "varved complained: " + complaint);
 }
 
 // What the last kill of a folder did is seen by one more life.
