@@ -150,6 +150,19 @@ TEST(CoreTest, LargeFormatsRegisterOverASmallLane) {
   EXPECT_EQ(rig.core->counters().disconnects, 0u);
 }
 
+TEST(CoreTest, TheNextFormatWaitsForTheAnswerOfTheLast) {
+  ClientRig rig;
+  rig.daemon->hook = [](const auto& r) { return r.type == Type::kFormat; };
+  Format format = format_of({100});
+  for (uint32_t i = 0; i < 3; ++i) {
+    format.lineage = std::to_string(i);
+    ASSERT_TRUE(rig.core->format(format).has_value());
+  }
+  ASSERT_TRUE(rig.ready());
+  rig.run_for(100 * kMillisecond);
+  EXPECT_EQ(rig.daemon->count(Type::kFormat), 1u);
+}
+
 TEST(CoreTest, FormatsAreRegisteredAgainWithEverySession) {
   KvRig rig(kLayers, 1);
   ASSERT_TRUE(rig.ready());

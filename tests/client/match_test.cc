@@ -126,6 +126,10 @@ TEST_F(MatchTest, AMatchLostUnderWayIsAskedOnceMore) {
   EXPECT_EQ(event.tiers.size(), 3000u);  // counted once
   EXPECT_EQ(asked, 4u);                  // from the start again
   EXPECT_EQ(rig_.core->counters().disconnects, 1u);
+  // Expect: the lease is of this session alone; what the lost one promised is not released here.
+  rig_.core->release(event.lease);
+  rig_.run_for(kMillisecond);
+  EXPECT_EQ(rig_.daemon->count(Type::kRelease), 2u);
 }
 
 TEST_F(MatchTest, ASecondLossIsTheEnd) {

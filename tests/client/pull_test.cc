@@ -406,6 +406,27 @@ TEST_F(PullTest, FencedThatNobodyAskedForChangesNothing) {
   EXPECT_EQ(rig.finish(op, 100 * kMillisecond).status.code(), Code::kCancelled);
 }
 
+// The fence begins with the cancel, not with its answer.
+TEST_F(PullTest, NothingNewIsPlacedAfterACancel) {
+  KvRig rig({70000}, 1);
+  rig.put(0, 1);
+  uint64_t op_on_wire = 0;
+  rig.daemon->hook = [&](const auto& r) {
+    if (r.type == Type::kPull) op_on_wire = r.op;
+    return r.type == Type::kPull || r.type == Type::kCancel;
+  };
+  const OpId op = *rig.core->pull(rig.pull_of(ids_of(0, 1)));
+  ASSERT_TRUE(rig.run_until([&] { return op_on_wire != 0; }));
+  rig.core->cancel(op);
+  const BlockId id{id_of(0), 0};
+  rig.daemon->send_data(1, op_on_wire, rig.daemon->data_of(id, 0, 0),
+                        rig.daemon->store().at(id).extents[0]);
+  rig.run_for(20 * kMillisecond);
+  EXPECT_FALSE(rig.core->done(op));
+  EXPECT_TRUE(rig.poisoned());
+  EXPECT_EQ(rig.core->counters().discarded_bytes, 70000u);
+}
+
 // C2: cancel after every number of steps; once the terminal event is there the memory is ours
 // again.
 TEST_F(PullTest, AfterTheTerminalEventOfACancelNothingTouchesTheMemory) {
@@ -532,6 +553,19 @@ TEST_F(PullTest, ASecondLossEndsItUnavailable) {
   };
   EXPECT_EQ(pull(rig, rig.pull_of(ids_of(0, 1))).status.code(), Code::kUnavailable);
   EXPECT_EQ(rig.daemon->count(Type::kPull), 2u);
+}
+
+TEST_F(PullTest, ALostPullEndsWhenTheDaemonDoesNotComeBack) {
+  KvRig rig(kLayers, 1);
+  rig.put(0, 1);
+  rig.daemon->hook = [&](const auto& r) {
+    if (r.type != Type::kPull) return false;
+    rig.daemon->stop();
+    return true;
+  };
+  const Nanos from = rig.clock.now_ns();
+  EXPECT_EQ(pull(rig, rig.pull_of(ids_of(0, 1))).status.code(), Code::kUnavailable);
+  EXPECT_LT(rig.clock.now_ns() - from, 200 * kMillisecond);  // not the deadline
 }
 
 TEST_F(PullTest, ADaemonThatNeverComesEndsItWithTheReason) {
