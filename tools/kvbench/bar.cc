@@ -43,7 +43,8 @@ std::string Bar::line() const {
 
 std::string Bar::details() const {
   std::string out;
-  for (const auto& [key, value] : facts) out += "  " + name + "." + key + " " + value + "\n";
+  for (const auto& [key, value] : facts)
+    out += "  " + name + "." + key + " " + value + "\n";
   if (!has_value()) return out;
   const Spread spread = spread_of(rounds);
   out += "  " + name + ".spread " + number_text(spread.low) + " .. " + number_text(spread.high) +
@@ -55,7 +56,8 @@ std::string Bar::details() const {
 std::string to_json(const std::vector<std::pair<std::string, std::string>>& declaration,
                     const std::vector<Bar>& bars) {
   nlohmann::ordered_json json;
-  for (const auto& [key, value] : declaration) json["declaration"][key] = value;
+  for (const auto& [key, value] : declaration)
+    json["declaration"][key] = value;
   json["bars"] = nlohmann::ordered_json::array();
   for (const Bar& bar : bars) {
     nlohmann::ordered_json one = {{"name", bar.name}, {"unit", bar.unit}, {"target", bar.target}};
@@ -70,7 +72,8 @@ std::string to_json(const std::vector<std::pair<std::string, std::string>>& decl
       one["result"] = "refused";
       one["why"] = bar.refused;
     }
-    for (const auto& [key, value] : bar.facts) one["facts"][key] = value;
+    for (const auto& [key, value] : bar.facts)
+      one["facts"][key] = value;
     json["bars"].push_back(std::move(one));
   }
   return json.dump(2) + "\n";

@@ -26,7 +26,8 @@ std::string first_line_after(const std::string& text, const std::string& key) {
 }
 
 std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' '))
+    text.pop_back();
   return text.empty() ? "unknown" : text;
 }
 
@@ -40,7 +41,8 @@ std::string io_backend() {
   auto choice = make_io_backend(IoBackendPreference::kProbe, {});
   if (!choice) return "none";
   std::string text = choice->backend->name();
-  if (!choice->reason.ok()) text += std::string(" (io_uring refused: ") + choice->reason.what() + ")";
+  if (!choice->reason.ok())
+    text += std::string(" (io_uring refused: ") + choice->reason.what() + ")";
   return text;
 }
 
@@ -82,8 +84,8 @@ Declaration declare(const DeclarationInput& input) {
       {"kernel", kernel()},
       {"huge_pages", trimmed(read_file("/sys/kernel/mm/transparent_hugepage/enabled"))},
       {"compiler", std::string("g++ or clang++ ") + __VERSION__},
-      {"flags", cache_value(cache, "CMAKE_CXX_FLAGS") + " -march=" +
-                    cache_value(cache, "VARVE_MARCH") + ", sanitizers " +
+      {"flags", cache_value(cache, "CMAKE_CXX_FLAGS") +
+                    " -march=" + cache_value(cache, "VARVE_MARCH") + ", sanitizers " +
                     cache_value(cache, "VARVE_SANITIZE")},
       {"io_backend", io_backend()},
       {"fabric", "tcp over loopback, TCP_NODELAY, socket buffers autotuned"},
@@ -95,25 +97,30 @@ Declaration declare(const DeclarationInput& input) {
       {"extent_bytes", std::to_string(input.shape.layer_bytes) + " (one layer), payloads of " +
                            std::to_string(kPieceBytes)},
       {"working_set", size_text(input.shape.bytes()) + ": " + std::to_string(input.shape.blocks) +
-                          " blocks of " + std::to_string(input.shape.layers) + " layers, one pull"},
+                          " blocks of " + std::to_string(input.shape.layers) +
+                          " layers, one pull; flash_pull: twice as many"},
       {"scatter", "pages of " + std::to_string(kPageOfLayerBytes) +
                       " bytes, none beside the next; memory mapped and touched once"},
-      {"process_split", "daemon (1 shard) and client are two processes, so are both ends of the "
-                        "raw socket"},
+      {"process_split",
+       "daemon (1 shard) and client are two processes, so are both ends of the "
+       "raw socket"},
       {"source", "tcp_dram_pull: DRAM of the daemon; flash_pull: its targets, files O_DIRECT"},
       {"file_system", file_system(input.folder)},
-      {"queue_depth", "flash: at most 8 extents of 1 MiB in progress a pull = 32 requests of "
-                      "256 KiB; the ceiling has 32"},
-      {"verification", "on: CRC32C of every extent at the daemon's device read and at the client; "
-                       "the ceilings verify nothing"},
+      {"queue_depth",
+       "flash: at most 20 MiB in progress a pull (5 windows of 4 MiB), being read or "
+       "sent, by requests of 256 KiB; the ceiling has 32 such requests"},
+      {"verification",
+       "on: CRC32C of every extent at the daemon's device read and at the client; "
+       "the ceilings verify nothing"},
       {"codec", "none (raw)"},
       {"erasure_coding", "1+0"},
       {"rounds", std::to_string(input.rounds) + ", ceiling and pull alternate, ratio by round"},
       {"mode", input.quick ? "quick: smaller and fewer rounds, not for publication" : "full"},
-      {"omissions", "no second machine, no RDMA or shared memory, no GPU memory; no concurrent "
-                    "pulls, pushes or other load; push is not a bar; latency percentiles are not "
-                    "bars; several targets share one drive; other load on the machine is not "
-                    "excluded, only shared by both sides of a ratio"},
+      {"omissions",
+       "no second machine, no RDMA or shared memory, no GPU memory; no concurrent "
+       "pulls, pushes or other load; push is not a bar; latency percentiles are not "
+       "bars; several targets share one drive; other load on the machine is not "
+       "excluded, only shared by both sides of a ratio"},
   };
 }
 

@@ -1,4 +1,4 @@
-// liburing, plain reads, one buffer a request, submitted in batches as completions come.
+// liburing, plain reads, submitted in batches as completions come.
 #include "tools/kvbench/drive_ceiling.h"
 
 #include <fcntl.h>
@@ -23,11 +23,12 @@ DriveCeiling::DriveCeiling(const DriveCeilingOptions& options)
     : options_(options), ring_(std::make_unique<Ring>()) {}
 
 DriveCeiling::~DriveCeiling() {
-  for (const int fd : files_) (void)::close(fd);
+  for (const int fd : files_)
+    (void)::close(fd);
 }
 
-// A run counts when every page of it has a byte that is not zero at its start: KV bytes do, what was
-// never written does not.
+// A run counts when every page of it has a byte that is not zero at its start: KV bytes do, what
+// was never written does not.
 Status DriveCeiling::find_runs(uint32_t file) {
   struct stat info = {};
   if (::fstat(files_[file], &info) != 0) return Status::io("bench: fstat", errno);
@@ -35,8 +36,7 @@ Status DriveCeiling::find_runs(uint32_t file) {
   const ByteSpan buffer = buffers_->bytes().first(kDriveRequestBytes);
   uint64_t found_bytes = 0;  // written in a row, not yet part of a run
   for (uint64_t at = 0; at + buffer.size() <= end; at += buffer.size()) {
-    const ssize_t got =
-        ::pread(files_[file], buffer.data(), buffer.size(), static_cast<off_t>(at));
+    const ssize_t got = ::pread(files_[file], buffer.data(), buffer.size(), static_cast<off_t>(at));
     if (got != static_cast<ssize_t>(buffer.size())) return Status::io("bench: pread", errno);
     bool written = true;
     for (uint64_t page = 0; written && page < buffer.size(); page += kPageBytes) {
@@ -60,43 +60,52 @@ Result<std::unique_ptr<DriveCeiling>> DriveCeiling::open(const DriveCeilingOptio
     const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (fd < 0) return Status::io("bench: open a target, O_DIRECT", errno);
     ceiling->files_.push_back(fd);
-    VARVE_RETURN_IF_ERROR(
-        ceiling->find_runs(static_cast<uint32_t>(ceiling->files_.size()) - 1));
+    VARVE_RETURN_IF_ERROR(ceiling->find_runs(static_cast<uint32_t>(ceiling->files_.size()) - 1));
   }
   if (ceiling->written_bytes() < options.bytes / 2) {
     return Status::invalid("bench: the targets hold less than half of the working set");
   }
   Random random(17);
   std::vector<Run>& runs = ceiling->runs_;
-  for (size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random.below(i)]);
-  const int made =
-      io_uring_queue_init(2 * options.requests_in_flight, &ceiling->ring_->uring, 0);
+  for (size_t i = runs.size(); i > 1; --i)
+    std::swap(runs[i - 1], runs[random.below(i)]);
+  const int made = io_uring_queue_init(2 * options.requests_in_flight, &ceiling->ring_->uring, 0);
   if (made < 0) return Status::io("bench: io_uring is refused", -made);
   ceiling->ring_->open = true;
   return ceiling;
 }
 
-void DriveCeiling::submit_one(uint32_t buffer, uint64_t request) {
+void DriveCeiling::submit_one(std::byte* to, uint64_t request) {
   const uint32_t per_run = options_.run_bytes / kDriveRequestBytes;
   const Run& run = runs_[request / per_run % runs_.size()];
   io_uring_sqe* sqe = io_uring_get_sqe(&ring_->uring);
   VARVE_ASSERT(sqe != nullptr);
-  io_uring_prep_read(sqe, files_[run.file],
-                     buffers_->bytes().data() + uint64_t{buffer} * kDriveRequestBytes,
-                     kDriveRequestBytes,
+  io_uring_prep_read(sqe, files_[run.file], to, kDriveRequestBytes,
                      run.offset + request % per_run * uint64_t{kDriveRequestBytes});
-  io_uring_sqe_set_data64(sqe, buffer);
 }
 
-Result<Nanos> DriveCeiling::round() {
+Result<Nanos> DriveCeiling::round(ByteSpan destination) {
+  return read(destination, destination.size());
+}
+
+Result<Nanos> DriveCeiling::round_in_cache(uint64_t bytes) {
+  return read(buffers_->bytes(), bytes);
+}
+
+// Request r goes to the r-th place of `destination`, around its end; at most requests_in_flight are
+// at the device, so with as many places no two write into one place, nearly: completions come about
+// in order, and nobody looks at these bytes.
+Result<Nanos> DriveCeiling::read(ByteSpan destination, uint64_t bytes) {
   const SystemClock clock;
-  const uint64_t requests = options_.bytes / kDriveRequestBytes;
+  const uint64_t places = destination.size() / kDriveRequestBytes;
+  const uint64_t requests = bytes / kDriveRequestBytes;
+  const auto start = [&](uint64_t request) {
+    submit_one(destination.data() + request % places * kDriveRequestBytes, request);
+  };
   const Nanos begin_ns = clock.now_ns();
   uint64_t started = 0, ended = 0;
-  while (started < std::min<uint64_t>(requests, options_.requests_in_flight)) {
-    submit_one(static_cast<uint32_t>(started), started);
-    ++started;
-  }
+  while (started < std::min<uint64_t>(requests, options_.requests_in_flight))
+    start(started++);
   while (ended < requests) {
     const int submitted = io_uring_submit_and_wait(&ring_->uring, 1);
     if (submitted < 0 && submitted != -EINTR) return Status::io("bench: submit", -submitted);
@@ -107,7 +116,7 @@ Result<Nanos> DriveCeiling::round() {
         return Status::io("bench: read", done[i]->res < 0 ? -done[i]->res : EIO);
       }
       ++ended;
-      if (started < requests) submit_one(static_cast<uint32_t>(done[i]->user_data), started++);
+      if (started < requests) start(started++);
     }
     io_uring_cq_advance(&ring_->uring, count);
   }

@@ -20,14 +20,16 @@ std::vector<BaseId> make_ids(uint32_t count) {
   Random random(20260802);
   std::vector<BaseId> ids(count);
   for (BaseId& id : ids) {
-    for (size_t i = 0; i < id.bytes.size(); i += 8) store(ByteSpan(id.bytes), i, random.next());
+    for (size_t i = 0; i < id.bytes.size(); i += 8)
+      store(ByteSpan(id.bytes), i, random.next());
   }
   return ids;
 }
 
 void shuffle(std::vector<BaseId>& ids) {
   Random random(7);
-  for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[random.below(i)]);
+  for (size_t i = ids.size(); i > 1; --i)
+    std::swap(ids[i - 1], ids[random.below(i)]);
 }
 
 // Inserts every id as a block on flash; how many went in.

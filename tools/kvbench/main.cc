@@ -41,6 +41,7 @@ varve::kvbench::PullBarOptions pull_options(const Options& options, const std::s
     pull.shape.blocks = 96;
     pull.rounds = 3;
     pull.flash_dram_bytes = 64 * varve::kMiB;
+    pull.flash_shape.blocks = 96;
   }
   if (options.rounds > 0) pull.rounds = options.rounds;
   return pull;
@@ -82,7 +83,8 @@ int run(Options options) {
   const auto pull = pull_options(options, options.folder);
   const auto declaration = varve::kvbench::declare(
       {pull.shape, pull.lanes, pull.rounds, own_path(), options.folder, options.quick});
-  for (const auto& [key, value] : declaration) std::cout << "declare " << key << " " << value << "\n";
+  for (const auto& [key, value] : declaration)
+    std::cout << "declare " << key << " " << value << "\n";
   std::cout << std::endl;
   std::vector<Bar> bars;
   bool refused = false;

@@ -69,7 +69,8 @@ Nanos cpu_ns(pid_t pid) {
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(text.substr(name_end + 1));
   std::string skipped;
-  for (int i = 3; i < 14; ++i) fields >> skipped;  // fields are counted from 1; utime is the 14th
+  for (int i = 3; i < 14; ++i)
+    fields >> skipped;  // fields are counted from 1; utime is the 14th
   uint64_t user = 0, system = 0;
   fields >> user >> system;
   return (user + system) * (kSecond / static_cast<uint64_t>(sysconf(_SC_CLK_TCK)));
@@ -82,7 +83,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const std::string& program,
   if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return Status::io("bench: pipe", errno);
   arguments.insert(arguments.begin(), {program, "--data", data_folder, "--listen", "127.0.0.1:0"});
   std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
+  for (std::string& argument : arguments)
+    argv.push_back(argument.data());
   argv.push_back(nullptr);
   const pid_t pid = ::fork();
   if (pid < 0) return Status::io("bench: fork", errno);

@@ -2,6 +2,8 @@
 // alternating order; the bytes of every round are compared with what was pushed.
 #include "tools/kvbench/pull_bars.h"
 
+#include <algorithm>
+
 #include "tools/kvbench/drive_ceiling.h"
 #include "tools/kvbench/process.h"
 #include "tools/kvbench/puller.h"
@@ -13,8 +15,9 @@ namespace {
 
 constexpr double kDramTarget = 0.85;
 constexpr double kFlashTarget = 0.90;
-// Requests at the device: two windows of 4 MiB are in progress in one pull.
-constexpr uint32_t kDriveRequests = 2 * 4 * kMiB / kDriveRequestBytes;
+constexpr double kDeviceShareMin = 0.75;
+// Of the ceiling at the device. More do not make this drive faster, see docs/BENCHMARK.md.
+constexpr uint32_t kDriveRequests = 32;
 
 std::string text_of(const Status& status) {
   std::string text = std::string(status.what()) + " (" + code_name(status.code()) + ")";
@@ -76,13 +79,13 @@ Status run_rounds(uint32_t count, WorkingSet& set, Puller& puller, pid_t daemon,
   return {};
 }
 
-void add_facts(const PullBarOptions& options, const Rounds& rounds, Bar& bar) {
+void add_facts(const WorkingSetShape& shape, const Rounds& rounds, Bar& bar) {
   if (rounds.ratios.empty()) return;
   bar.rounds = rounds.ratios;
   bar.fact("pull", spread_text(rounds.pull_rates, "GB/s"));
   bar.fact("ceiling", spread_text(rounds.ceiling_rates, "GB/s"));
   bar.fact("first_layer", spread_text(rounds.first_layer_shares, "of the whole pull") + ", 1 of " +
-                              std::to_string(options.shape.layers) + " layers");
+                              std::to_string(shape.layers) + " layers");
 }
 
 Result<std::unique_ptr<Daemon>> start_daemon(const PullBarOptions& options, uint64_t dram_bytes) {
@@ -92,16 +95,24 @@ Result<std::unique_ptr<Daemon>> start_daemon(const PullBarOptions& options, uint
                         std::to_string(dram_bytes), "--log-level", "warn"});
 }
 
+PullerOptions puller_options(const PullBarOptions& options, const Daemon& daemon,
+                             uint64_t push_batch_bytes) {
+  PullerOptions puller;
+  puller.address = daemon.address();
+  puller.bulk_lanes = options.lanes;
+  puller.push_batch_bytes = push_batch_bytes;
+  return puller;
+}
+
 Status run_dram(const PullBarOptions& options, Bar& bar) {
   VARVE_TRY(auto set, WorkingSet::make(options.shape));
   VARVE_TRY(auto ceiling, SocketCeiling::start({options.shape, options.lanes, "cubic"}));
   // Half of the DRAM is what stays as cache; headers and the last pulls need a little more.
   const uint64_t bytes = options.shape.bytes();
-  VARVE_TRY(auto daemon,
-            start_daemon(options, round_up(2 * bytes + bytes / 4 + 64 * kMiB, kMiB)));
+  VARVE_TRY(auto daemon, start_daemon(options, round_up(2 * bytes + bytes / 4 + 64 * kMiB, kMiB)));
   bar.fact("daemon", daemon->ready_line());
   set->fill();
-  VARVE_TRY(auto puller, Puller::open({daemon->address(), options.lanes, 32 * kMiB}, *set));
+  VARVE_TRY(auto puller, Puller::open(puller_options(options, *daemon, 32 * kMiB), *set));
   VARVE_RETURN_IF_ERROR(puller->push());
   const uint64_t reads_before = daemon->metric("varve_flash_read_bytes_total", "");
   const auto raw = [&]() -> Result<Nanos> {
@@ -121,7 +132,7 @@ Status run_dram(const PullBarOptions& options, Bar& bar) {
   if (from_dram < (options.rounds + 1) * bytes || from_flash != 0) {
     return Status::invalid("bench: not everything came from DRAM");
   }
-  add_facts(options, rounds, bar);
+  add_facts(set->shape(), rounds, bar);
   bar.fact("sender_cpu", spread_text(rounds.pull_cpu, "s/GB") + " varved, " +
                              spread_text(rounds.ceiling_cpu, "s/GB") + " raw sender");
   bar.fact("evidence", std::to_string(from_dram) + " bytes of varve_pull_bytes_total{tier=dram}, " +
@@ -130,20 +141,19 @@ Status run_dram(const PullBarOptions& options, Bar& bar) {
 }
 
 Status run_flash(const PullBarOptions& options, Bar& bar) {
-  VARVE_TRY(auto set, WorkingSet::make(options.shape));
+  VARVE_TRY(auto set, WorkingSet::make(options.flash_shape));
   VARVE_TRY(auto daemon, start_daemon(options, options.flash_dram_bytes));
   bar.fact("daemon", daemon->ready_line());
   set->fill();
-  VARVE_TRY(auto puller, Puller::open({daemon->address(), options.lanes,
-                                       options.flash_dram_bytes / 8},
-                                      *set));
+  VARVE_TRY(auto puller,
+            Puller::open(puller_options(options, *daemon, options.flash_dram_bytes / 8), *set));
   VARVE_RETURN_IF_ERROR(puller->push());
   DriveCeilingOptions drive;
   for (uint32_t t = 0; t < options.targets; ++t) {
     drive.paths.push_back(options.folder + "/target-" + std::to_string(t) + ".dat");
   }
-  drive.bytes = options.shape.bytes();
-  drive.run_bytes = options.shape.layer_bytes;
+  drive.bytes = options.flash_shape.bytes();
+  drive.run_bytes = options.flash_shape.layer_bytes;
   drive.requests_in_flight = kDriveRequests;
   VARVE_TRY(auto ceiling, DriveCeiling::open(drive));
   bar.fact("written", std::to_string(ceiling->written_bytes() / kMiB) + " MiB found in " +
@@ -151,22 +161,34 @@ Status run_flash(const PullBarOptions& options, Bar& bar) {
                           std::to_string(drive.run_bytes / kKiB) + " KiB by requests of " +
                           std::to_string(kDriveRequestBytes / kKiB) + " KiB, " +
                           std::to_string(kDriveRequests) + " in flight");
-  VARVE_RETURN_IF_ERROR(ceiling->round().has_value() ? Status() : Status::io("bench: drive", 0));
+  std::vector<double> in_cache_rates;
+  for (uint32_t i = 0; i < 3; ++i) {
+    VARVE_TRY(const Nanos took_ns, ceiling->round_in_cache(drive.bytes));
+    in_cache_rates.push_back(rate_of(drive.bytes, took_ns));
+  }
   VARVE_TRY(const Puller::Pulled warm, puller->pull());
   VARVE_ASSERT(warm.bytes == drive.bytes);
   const uint64_t reads_before = daemon->metric("varve_flash_read_bytes_total", "");
   Rounds rounds;
   VARVE_RETURN_IF_ERROR(run_rounds(
-      options.rounds, *set, *puller, daemon->pid(), 0, [&] { return ceiling->round(); }, rounds));
+      options.rounds, *set, *puller, daemon->pid(), 0,
+      [&] { return ceiling->round(set->memory()); }, rounds));
   const uint64_t from_flash = daemon->metric("varve_flash_read_bytes_total", "") - reads_before;
-  const uint64_t pulled = options.rounds * drive.bytes;
-  if (from_flash < pulled - pulled / 8) {
-    return Status::invalid("bench: more than an eighth of the bytes did not come from the device");
+  const auto share = std::min(
+      1.0, static_cast<double>(from_flash) / (options.rounds * static_cast<double>(drive.bytes)));
+  if (share < kDeviceShareMin) {
+    return Status::invalid("bench: too much of what was pulled did not come from the device");
   }
-  add_facts(options, rounds, bar);
+  // What the last round left in DRAM is no merit of the flash path: only device bytes count.
+  for (double& ratio : rounds.ratios)
+    ratio *= share;
+  add_facts(set->shape(), rounds, bar);
+  bar.fact("ceiling_in_cache", spread_text(in_cache_rates, "GB/s") +
+                                   ", the same reads into 8 MiB again and again: not the bar");
   bar.fact("varved_cpu", spread_text(rounds.pull_cpu, "s/GB"));
-  bar.fact("evidence", number_text(static_cast<double>(from_flash) / static_cast<double>(pulled)) +
-                           " of the bytes were read from the device, every round's compared");
+  bar.fact("evidence", number_text(share) +
+                           " of the bytes were read from the device, and the "
+                           "ratio is scaled by it; every round's compared");
   return {};
 }
 

@@ -9,14 +9,15 @@
 namespace varve::kvbench {
 
 struct PullBarOptions {
-  WorkingSetShape shape;
-  std::string varved;  // the program
-  std::string folder;  // for the daemon's data; emptied by the caller
+  WorkingSetShape shape;                          // 1 GiB
+  WorkingSetShape flash_shape = {.blocks = 512};  // of the flash bar: 2 GiB
+  std::string varved;                             // the program
+  std::string folder;                             // for the daemon's data; emptied by the caller
   uint32_t lanes = 1;
   uint32_t rounds = 9;
   uint32_t targets = 2;
-  uint64_t target_bytes = 4 * kGiB;  // enough that no slice evicts
-  uint64_t flash_dram_bytes = 128 * kMiB;  // of the flash bar's daemon: nothing stays in DRAM
+  uint64_t target_bytes = 4 * kGiB;        // enough that no slice evicts
+  uint64_t flash_dram_bytes = 384 * kMiB;  // of the flash bar's daemon: little stays in DRAM
 };
 
 Bar tcp_dram_pull_bar(const PullBarOptions& options);

@@ -16,13 +16,14 @@ Result<std::unique_ptr<Puller>> Puller::open(const PullerOptions& options, Worki
   client.name = "bench";
   client.bulk_lanes = options.bulk_lanes;
   VARVE_TRY(puller->client_, Client::open(client));
-  VARVE_RETURN_IF_ERROR(puller->client_->wait_ready(20 * kSecond));
+  VARVE_RETURN_IF_ERROR(puller->client_->wait_ready(options.ready_ns_max));
   Client& c = *puller->client_;
   VARVE_TRY(const RegionId region, c.register_memory(set.memory().data(), set.memory().size()));
   VARVE_TRY(puller->format_, c.format(set.format()));
   puller->layout_ = set.layout(region);
   std::vector<uint32_t> tokens(uint64_t{set.shape().blocks} * set.format().tokens_per_block);
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i * 2654435761u);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<uint32_t>(i * 2654435761u);
   VARVE_TRY(puller->ids_, c.base_ids(puller->format_, BaseId(), tokens));
   return puller;
 }
@@ -60,7 +61,8 @@ Result<Puller::Pulled> Puller::pull() {
   PullRequest request;
   request.format = format_;
   request.ids = ids_;
-  for (uint32_t i = 0; i < ids_.size(); ++i) request.slots.push_back(i);
+  for (uint32_t i = 0; i < ids_.size(); ++i)
+    request.slots.push_back(i);
   request.layout = &layout_;
   request.deadline_ns = kOpDeadline;
   const SystemClock clock;

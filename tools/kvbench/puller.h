@@ -14,6 +14,7 @@ struct PullerOptions {
   std::string address;
   uint32_t bulk_lanes = 1;
   uint64_t push_batch_bytes = 32 * kMiB;  // in flight at once
+  Nanos ready_ns_max = 20 * kSecond;      // for the session to stand
 };
 
 class Puller {

@@ -41,7 +41,8 @@ ShardOptions shard_options(uint64_t fragments) {
 }
 
 // One restart of the shard; fragments a second.
-Result<double> recover_once(const flash::TargetOptions& target, uint64_t fragments, ByteSpan arena) {
+Result<double> recover_once(const flash::TargetOptions& target, uint64_t fragments,
+                            ByteSpan arena) {
   SystemClock clock;
   SystemEntropy entropy;
   const auto fabric = make_tcp_fabric();
@@ -52,8 +53,8 @@ Result<double> recover_once(const flash::TargetOptions& target, uint64_t fragmen
   std::vector<std::unique_ptr<BlockDevice>> devices;
   VARVE_TRY(auto device, open_file_device(reactor, target.file));
   devices.push_back(std::move(device));
-  VARVE_TRY(auto shard, Shard::open(env, reactor, arena, {info}, std::move(devices),
-                                    shard_options(fragments)));
+  VARVE_TRY(auto shard,
+            Shard::open(env, reactor, arena, {info}, std::move(devices), shard_options(fragments)));
   reactor.turn();
   const Nanos begin_ns = clock.now_ns();
   shard->start();
@@ -77,8 +78,8 @@ Status run(const RecoveryBarOptions& options, Bar& bar) {
   flash::TargetOptions target;
   target.file.path = options.folder + "/synthetic.dat";
   // Checkpoint areas, segment headers and footers want a little beside the fragments.
-  const uint64_t capacity = round_up((options.fragments + options.fragments / 16) * kFragmentBytes,
-                                     kGiB);
+  const uint64_t capacity =
+      round_up((options.fragments + options.fragments / 16) * kFragmentBytes, kGiB);
   VARVE_RETURN_IF_ERROR(make_sparse(target.file.path, capacity));
   SystemEntropy entropy;
   uint64_t fragments = 0;
@@ -88,15 +89,17 @@ Status run(const RecoveryBarOptions& options, Bar& bar) {
     VARVE_TRY(fragments, flash::write_synthetic(*file, info, options.fragments));
     VARVE_RETURN_IF_ERROR(file->flush());
   }
-  if (fragments < options.fragments / 2) return Status::invalid("bench: the synthetic set is small");
+  if (fragments < options.fragments / 2)
+    return Status::invalid("bench: the synthetic set is small");
   VARVE_TRY(auto arena, TouchedMemory::map(kArenaBytes));
   for (uint32_t round = 0; round < options.rounds; ++round) {
     VARVE_TRY(const double rate, recover_once(target, fragments, arena->bytes()));
     bar.rounds.push_back(rate);
   }
   bar.fact("fragments", std::to_string(fragments) + " of one target, one shard, one core");
-  bar.fact("from", "checkpoints read O_DIRECT from a sparse file; index, eviction order and "
-                   "catalog of a real shard");
+  bar.fact("from",
+           "checkpoints read O_DIRECT from a sparse file; index, eviction order and "
+           "catalog of a real shard");
   return {};
 }
 

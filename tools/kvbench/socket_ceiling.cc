@@ -142,7 +142,8 @@ Result<std::unique_ptr<SocketCeiling>> SocketCeiling::start(const SocketCeilingO
 }
 
 SocketCeiling::~SocketCeiling() {
-  for (const int fd : sockets_) (void)::close(fd);
+  for (const int fd : sockets_)
+    (void)::close(fd);
   if (pid_ > 0) {
     (void)::kill(pid_, SIGKILL);
     (void)::waitpid(pid_, nullptr, 0);

@@ -1,6 +1,7 @@
 // The pages, their content and its check.
 //
-//   memory: layer 0 [ page 0 of slot 0, page 0 of slot 1, ... | page 1 of slot 0, ... ] layer 1 [ ...
+//   memory: layer 0 [ page 0 of slot 0, page 0 of slot 1, ... | page 1 of slot 0, ... ] layer 1 [
+//   ...
 #include "tools/kvbench/working_set.h"
 
 #include <sys/mman.h>
@@ -83,7 +84,8 @@ uint32_t WorkingSet::pieces(uint32_t slot, uint32_t layer, uint32_t offset, uint
 
 void WorkingSet::content(uint32_t block, uint32_t layer, ByteSpan out) {
   Random random((uint64_t{block} << 32) + layer + 1);
-  for (size_t i = 0; i + 8 <= out.size(); i += 8) store(out, i, random.next());
+  for (size_t i = 0; i + 8 <= out.size(); i += 8)
+    store(out, i, random.next());
 }
 
 void WorkingSet::fill() {

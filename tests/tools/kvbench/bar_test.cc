@@ -1,0 +1,80 @@
+// Medians, spreads and the lines that other programs read.
+#include "tools/kvbench/bar.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace varve::kvbench {
+namespace {
+
+Bar ratio_bar(std::vector<double> rounds) {
+  Bar bar;
+  bar.name = "pull";
+  bar.unit = "ratio";
+  bar.target = 0.85;
+  bar.rounds = std::move(rounds);
+  return bar;
+}
+
+TEST(Bar, TheMedianIsTheMiddleOneOrTheMeanOfTheTwoMiddleOnes) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(median({7}), 7);
+}
+
+TEST(Bar, TheSpreadGoesFromTheLowestToTheHighest) {
+  const Spread spread = spread_of({5, 1, 9});
+  EXPECT_EQ(spread.low, 1);
+  EXPECT_EQ(spread.middle, 5);
+  EXPECT_EQ(spread.high, 9);
+}
+
+TEST(Bar, ALineNamesValueTargetAndVerdict) {
+  EXPECT_EQ(ratio_bar({0.9, 0.8, 0.91}).line(), "bar pull 0.9000 0.8500 ok");
+  EXPECT_EQ(ratio_bar({0.9, 0.8, 0.81}).line(), "bar pull 0.8100 0.8500 short");
+}
+
+TEST(Bar, ATargetThatMustNotBePassedIsMetFromBelow) {
+  Bar bar = ratio_bar({92});
+  bar.target = 96;
+  bar.sense = Sense::kAtMost;
+  EXPECT_EQ(bar.line(), "bar pull 92.00 96.00 ok");
+  bar.rounds = {97};
+  EXPECT_EQ(bar.line(), "bar pull 97.00 96.00 short");
+}
+
+TEST(Bar, ARefusedBarHasNoNumberWhateverItsRoundsSay) {
+  Bar bar = ratio_bar({0.99});
+  bar.refused = "bytes were wrong";
+  EXPECT_FALSE(bar.is_ok());
+  EXPECT_EQ(bar.line(), "refused pull bytes were wrong");
+  EXPECT_EQ(bar.details().find("spread"), std::string::npos);
+  EXPECT_EQ(ratio_bar({}).line(), "refused pull no rounds");
+}
+
+TEST(Bar, NumbersKeepFourDigitsAndNeverAnExponent) {
+  EXPECT_EQ(number_text(0.87314), "0.8731");
+  EXPECT_EQ(number_text(4.2149), "4.215");
+  EXPECT_EQ(number_text(42.149), "42.15");
+  EXPECT_EQ(number_text(421.49), "421.5");
+  EXPECT_EQ(number_text(5300000), "5300000");
+}
+
+TEST(Bar, TheJsonHoldsWhatWasDeclaredAndEveryRound) {
+  Bar good = ratio_bar({0.9, 0.8, 0.7});
+  good.fact("pull", "1 GB/s");
+  Bar bad = ratio_bar({});
+  bad.refused = "no hits";
+  const auto json = nlohmann::json::parse(to_json({{"codec", "none"}}, {good, bad}));
+  EXPECT_EQ(json["declaration"]["codec"], "none");
+  EXPECT_EQ(json["bars"][0]["value"], 0.8);
+  EXPECT_EQ(json["bars"][0]["result"], "short");
+  EXPECT_EQ(json["bars"][0]["rounds"].size(), 3u);
+  EXPECT_EQ(json["bars"][0]["facts"]["pull"], "1 GB/s");
+  EXPECT_EQ(json["bars"][1]["result"], "refused");
+  EXPECT_FALSE(json["bars"][1].contains("value"));
+}
+
+}  // namespace
+}  // namespace varve::kvbench

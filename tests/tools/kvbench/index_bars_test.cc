@@ -1,0 +1,26 @@
+// The index bars on a small table: they measure something, and what they measure is the index.
+#include "tools/kvbench/index_bars.h"
+
+#include <gtest/gtest.h>
+
+namespace varve::kvbench {
+namespace {
+
+constexpr IndexBarOptions kSmall{.fragments = 20000, .prefix_ids = 800, .rounds = 3};
+
+TEST(IndexBars, TheMatchBarHasARatePerRound) {
+  const Bar bar = match_bar(kSmall);
+  EXPECT_TRUE(bar.has_value()) << bar.refused;
+  EXPECT_EQ(bar.rounds.size(), 3u);
+  EXPECT_GT(bar.value(), 0);
+}
+
+TEST(IndexBars, AFragmentCostsLessThanItsTarget) {
+  const Bar bar = index_bytes_bar(kSmall);
+  ASSERT_TRUE(bar.has_value()) << bar.refused;
+  EXPECT_TRUE(bar.is_ok()) << bar.line();
+  EXPECT_GT(bar.value(), 32) << "an id alone has 32 bytes";
+}
+
+}  // namespace
+}  // namespace varve::kvbench

@@ -1,0 +1,60 @@
+// Reading another process: its counters, its time, its end.
+#include "tools/kvbench/process.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace varve::kvbench {
+namespace {
+
+constexpr const char* kText =
+    "# HELP varve_pull_bytes_total Bytes sent.\n"
+    "varve_pull_bytes_total{tier=\"dram\"} 100\n"
+    "varve_pull_bytes_total{tier=\"flash\"} 20\n"
+    "varve_pull_bytes_total_other 5000\n"
+    "varve_sessions 3\n";
+
+TEST(Process, ACounterIsTheSumOverItsLabels) {
+  EXPECT_EQ(metric_sum(kText, "varve_pull_bytes_total", ""), 120u);
+  EXPECT_EQ(metric_sum(kText, "varve_pull_bytes_total", "tier=\"dram\""), 100u);
+  EXPECT_EQ(metric_sum(kText, "varve_sessions", ""), 3u);
+}
+
+TEST(Process, ACounterThatIsNotThereIsZero) {
+  EXPECT_EQ(metric_sum(kText, "varve_pull_bytes", ""), 0u);
+  EXPECT_EQ(metric_sum("", "varve_sessions", ""), 0u);
+}
+
+TEST(Process, WorkShowsInTheTimeOfAProcess) {
+  const Nanos before_ns = cpu_ns(getpid());
+  volatile uint64_t sum = 0;
+  while (cpu_ns(getpid()) < before_ns + 20 * kMillisecond)
+    sum = sum + 1;
+  EXPECT_GT(sum, 0u);
+  EXPECT_EQ(cpu_ns(0), 0u) << "there is no process 0 here";
+}
+
+TEST(Process, AProgramThatSaysItsAddressIsReady) {
+  const std::string script = ::testing::TempDir() + "/kvbench_daemon.sh";
+  FILE* file = fopen(script.c_str(), "w");
+  ASSERT_NE(file, nullptr);
+  fputs(
+      "#!/bin/sh\necho starting\n"
+      "echo varved ready: listening on 127.0.0.1:4711, 4 targets\nexec sleep 60\n",
+      file);
+  fclose(file);
+  auto daemon = Daemon::start("/bin/sh", "nowhere", {});
+  EXPECT_FALSE(daemon.has_value()) << "a shell knows no --data";
+  ASSERT_EQ(chmod(script.c_str(), 0700), 0);
+  daemon = Daemon::start(script, "nowhere", {});
+  ASSERT_TRUE(daemon.has_value());
+  EXPECT_EQ((*daemon)->address(), "127.0.0.1:4711");
+  const pid_t pid = (*daemon)->pid();
+  daemon->reset();
+  EXPECT_EQ(kill(pid, 0), -1) << "it was stopped and waited for";
+}
+
+}  // namespace
+}  // namespace varve::kvbench

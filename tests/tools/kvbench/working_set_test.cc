@@ -1,0 +1,87 @@
+// The working set: known bytes in scattered pages, and a check that cannot be satisfied by luck.
+#include "tools/kvbench/working_set.h"
+
+#include <gtest/gtest.h>
+
+namespace varve::kvbench {
+namespace {
+
+constexpr WorkingSetShape kSmall{.blocks = 3, .layers = 2, .layer_bytes = 512 * kKiB};
+
+TEST(WorkingSet, FilledBytesAreRight) {
+  auto set = WorkingSet::make(kSmall);
+  ASSERT_TRUE(set.has_value());
+  (*set)->fill();
+  EXPECT_EQ((*set)->wrong_extents(), 0u);
+}
+
+TEST(WorkingSet, OneChangedByteIsOneWrongExtent) {
+  auto set = WorkingSet::make(kSmall);
+  ASSERT_TRUE(set.has_value());
+  (*set)->fill();
+  (*set)->memory()[5 * kPageBytes + 77] ^= std::byte{1};
+  EXPECT_EQ((*set)->wrong_extents(), 1u);
+}
+
+TEST(WorkingSet, PoisonMakesEveryExtentWrongAndTwiceIsNoCure) {
+  auto set = WorkingSet::make(kSmall);
+  ASSERT_TRUE(set.has_value());
+  (*set)->fill();
+  (*set)->poison();
+  EXPECT_EQ((*set)->wrong_extents(), kSmall.extents());
+  (*set)->poison();
+  EXPECT_EQ((*set)->wrong_extents(), kSmall.extents());
+}
+
+TEST(WorkingSet, PiecesWrittenWithTheContentMakeEverythingRightAgain) {
+  auto set = WorkingSet::make(kSmall);
+  ASSERT_TRUE(set.has_value());
+  (*set)->fill();
+  (*set)->poison();
+  std::vector<std::byte> extent(kSmall.layer_bytes);
+  for (uint32_t b = 0; b < kSmall.blocks; ++b) {
+    for (uint32_t l = 0; l < kSmall.layers; ++l) {
+      WorkingSet::content(b, l, extent);
+      for (uint32_t at = 0; at < kSmall.layer_bytes; at += kPieceBytes) {
+        iovec pieces[kPieceBytes / kPageOfLayerBytes];
+        const uint32_t count = (*set)->pieces(b, l, at, kPieceBytes, pieces);
+        EXPECT_EQ(count, 4u);
+        uint32_t done = at;
+        for (uint32_t i = 0; i < count; ++i) {
+          std::memcpy(pieces[i].iov_base, extent.data() + done, pieces[i].iov_len);
+          done += static_cast<uint32_t>(pieces[i].iov_len);
+        }
+      }
+    }
+  }
+  EXPECT_EQ((*set)->wrong_extents(), 0u);
+}
+
+TEST(WorkingSet, NeighbouringPagesOfALayerAreNotNeighboursInMemory) {
+  auto set = WorkingSet::make(kSmall);
+  ASSERT_TRUE(set.has_value());
+  iovec pieces[2];
+  ASSERT_EQ((*set)->pieces(1, 1, 0, 2 * kPageOfLayerBytes, pieces), 2u);
+  EXPECT_NE(static_cast<std::byte*>(pieces[0].iov_base) + kPageOfLayerBytes, pieces[1].iov_base);
+}
+
+TEST(WorkingSet, TheLayoutNamesTheSamePlacesAsThePieces) {
+  auto set = WorkingSet::make(kSmall);
+  ASSERT_TRUE(set.has_value());
+  const Layout layout = (*set)->layout(1);
+  ASSERT_EQ(layout.layers.size(), kSmall.layers);
+  const LayerLayout& layer = layout.layers[1];
+  iovec piece;
+  ASSERT_EQ((*set)->pieces(2, 1, 3 * kPageOfLayerBytes, 1000, &piece), 1u);
+  const uint64_t offset = layer.offset + 2 * layer.stride + 3 * layer.segment_stride;
+  EXPECT_EQ((*set)->memory().data() + offset, piece.iov_base);
+  EXPECT_EQ(layer.segments * uint64_t{kPageOfLayerBytes}, kSmall.layer_bytes);
+}
+
+TEST(WorkingSet, SizesThatDoNotFitAreRefused) {
+  EXPECT_FALSE(WorkingSet::make({.blocks = 0}).has_value());
+  EXPECT_FALSE(WorkingSet::make({.blocks = 1, .layers = 1, .layer_bytes = 1000}).has_value());
+}
+
+}  // namespace
+}  // namespace varve::kvbench
