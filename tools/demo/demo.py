@@ -35,6 +35,7 @@ class Daemon:
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
         self.address, self.process, self.ready_line = None, None, ""
+        self.evicted_before = 0.0  # in the lives that a kill ended
         self.log = open(os.path.join(folder, "varved.log"), "ab")
 
     def start(self):
@@ -56,6 +57,7 @@ class Daemon:
         return time.monotonic() - started
 
     def kill(self):
+        self.evicted_before += self.metric("varve_evicted_blocks_total") or 0
         self.process.kill()
         self.process.wait()
 
@@ -155,6 +157,7 @@ def replay(options, daemon, prefill, decode):
 
 def replay_old(options, daemon, decode):
     """After a last kill -9: everything that was acknowledged before is asked for again."""
+    time.sleep(1.5)  # the metrics file is written every second: what was evicted is counted
     daemon.kill()
     seconds = daemon.start()
     rows = []
@@ -175,7 +178,7 @@ def report(options, about, rows, restart, again, again_seconds, daemon):
     pull_seconds = total(pulls, "pull_ns") / 1e9
     push_seconds = total(prefill, "push_ns") / 1e9
     lost = total(again, "blocks") - total(again, "pulled_blocks")
-    evicted = daemon.metric("varve_evicted_blocks_total") or 0
+    evicted = daemon.evicted_before + (daemon.metric("varve_evicted_blocks_total") or 0)
     retried = [r for r in prefill + decode if r["retries"] > 0]
     firsts, lasts = [r["first_layer_ns"] for r in pulls], [r["pull_ns"] for r in pulls]
     possible = about["hits_possible"] / max(1, about["blocks"])

@@ -10,6 +10,7 @@ namespace varve::demo {
 namespace {
 
 constexpr Nanos kOpDeadline = 20 * kSecond;
+constexpr uint32_t kRecoveringAsksMax = 400;  // 50 ms apart
 
 Nanos now_ns() {
   return SystemClock().now_ns();
@@ -106,20 +107,32 @@ RequestReport Worker::play(const TraceRequest& request) {
   }
 }
 
+// A daemon serves while it recovers, and then a match may be short: an engine would recompute, we
+// ask again, to see what is really there.
+Result<Event> Worker::match_recovered() {
+  for (uint32_t ask = 0;; ++ask) {
+    MatchRequest match;
+    match.format = format_;
+    match.ids = ids_;
+    match.lease_ms = 20000;
+    match.deadline_ns = 5 * kSecond;
+    VARVE_TRY(const OpId op, client_->match(std::move(match)));
+    VARVE_TRY(Event matched, client_->wait(op, kOpDeadline));
+    VARVE_RETURN_IF_ERROR(matched.status);
+    const bool whole = matched.n_blocks == ids_.size() || !matched.recovering;
+    if (whole || ask == kRecoveringAsksMax) return matched;
+    client_->release(matched.lease);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 Status Worker::try_once(RequestReport& report) {
   const RequestReport before = report;
   report = RequestReport();
   report.retries = before.retries;
   report.error = before.error;
   report.blocks = static_cast<uint32_t>(ids_.size());
-  MatchRequest match;
-  match.format = format_;
-  match.ids = ids_;
-  match.lease_ms = 20000;
-  match.deadline_ns = 5 * kSecond;
-  VARVE_TRY(const OpId op, client_->match(std::move(match)));
-  VARVE_TRY(const Event matched, client_->wait(op, kOpDeadline));
-  VARVE_RETURN_IF_ERROR(matched.status);
+  VARVE_TRY(const Event matched, match_recovered());
   report.hit_blocks = matched.n_blocks;
   uint32_t have = matched.n_blocks;
   if (have > 0) {

@@ -22,7 +22,7 @@ struct WorkerOptions {
   std::string address = "127.0.0.1:7440";
   std::string token;
   uint32_t layers = 16;
-  uint32_t layer_bytes = 64 * 1024;  // of one block of kTraceBlockTokens
+  uint32_t layer_bytes = 32 * 1024;  // of one block of kTraceBlockTokens
   uint32_t blocks_max = 256;         // of one request; longer prompts are cut there
   uint32_t retries_max = 120;        // of one request, while the daemon is away
 };
@@ -46,6 +46,7 @@ class Worker {
   explicit Worker(const WorkerOptions& options) : options_(options) {}
   Status start();
   Status make_ids(const TraceRequest& request);
+  Result<Event> match_recovered();
   Status try_once(RequestReport& report);
   Status pull(uint32_t blocks, uint64_t lease, RequestReport& report);
   Status push(uint32_t first, RequestReport& report);
