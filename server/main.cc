@@ -226,7 +226,7 @@ class ShardCall {
   void* context_ = nullptr;
 };
 
-// The whole arena, mapped once and touched before serving: first touch is slow (docs/OPERATIONS).
+// The whole arena, mapped once and touched before serving: first touch is slow.
 Result<ByteSpan> map_arena(uint64_t bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
