@@ -81,7 +81,7 @@ void describe(CLI::App& app, ServerConfig& config) {
   add_bytes(app, "--free-floor-bytes", config.free_floor_bytes,
             "what creating targets leaves free on the file system [2GiB]");
   add_bytes(app, "--dram-bytes", config.dram_bytes,
-            "DRAM tier [a quarter of the available memory, at most 4GiB]");
+            "DRAM tier [a quarter of the available memory, at most 1GiB]");
   app.add_option("--shards", config.shards, "cores that own data, 1 to 16 [half of the cores]");
   const auto read_io = [&config](const CLI::results_t& texts) {
     for (const IoSetting io : {IoSetting::kAuto, IoSetting::kUring, IoSetting::kEpoll}) {

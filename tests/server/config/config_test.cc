@@ -28,11 +28,11 @@ TEST(Config, DefaultsAreGoodOnASmallMachine) {
   EXPECT_EQ(config.dram_bytes, 64 * kMiB);
 }
 
-TEST(Config, DefaultDramIsAQuarterAndAtMostFourGiB) {
+TEST(Config, DefaultDramIsAQuarterAndAtMostOneGiB) {
   ServerConfig small, large;
-  settle(small, Machine{2, 8 * kGiB});
+  settle(small, Machine{2, 2 * kGiB});
   settle(large, Machine{128, 512 * kGiB});
-  EXPECT_EQ(small.dram_bytes, 2 * kGiB);
+  EXPECT_EQ(small.dram_bytes, 512 * kMiB);
   EXPECT_EQ(large.dram_bytes, kGiB);
   EXPECT_EQ(small.shards, 1u);
   EXPECT_EQ(large.shards, 16u);
@@ -112,7 +112,7 @@ TEST(Config, PrintSaysWhereEachValueComesFrom) {
   const std::string text = config.print();
   EXPECT_NE(text.find("listen = 127.0.0.1:7440  (command line)"), std::string::npos) << text;
   EXPECT_NE(text.find("targets = 4  (default)"), std::string::npos) << text;
-  EXPECT_NE(text.find("dram-bytes = 2GiB  (this machine)"), std::string::npos) << text;
+  EXPECT_NE(text.find("dram-bytes = 1GiB  (this machine)"), std::string::npos) << text;
 }
 
 TEST(Config, BudgetsOfAShardNeverExceedItsArena) {
