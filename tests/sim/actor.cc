@@ -62,7 +62,6 @@ std::vector<uint32_t> document_tokens(const Library& library, uint32_t format, u
 Actor::Actor(World& world, Library& library, uint32_t number)
     : world_(world),
       library_(library),
-      number_(number),
       random_(world.random().next()),
       reactor_(world.add_reactor()),
       memory_(memory_bytes(library)) {

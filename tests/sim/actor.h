@@ -66,7 +66,6 @@ class Actor {
 
   World& world_;
   Library& library_;
-  uint32_t number_;
   Random random_;
   Reactor& reactor_;
   std::unique_ptr<ClientCore> core_;
