@@ -23,7 +23,7 @@ class DaemonTest : public ::testing::Test {
 };
 
 TEST_F(DaemonTest, ReadsTheAddressAndKills) {
-  Daemon daemon = shell("echo 'varved ready: listening on 127.0.0.1:99, 4 targets'; exec cat");
+  Daemon daemon = shell("echo 'varved ready: listening on 127.0.0.1:99, 4 targets'; exec sleep 60");
   ASSERT_TRUE(daemon.start().ok());
   ASSERT_TRUE(daemon.wait_ready(20 * kSecond).ok());
   EXPECT_EQ(daemon.address(), "127.0.0.1:99");
