@@ -79,7 +79,7 @@ TEST(Grants, PiecesOfAnySizeAddUp) {
 TEST(Grants, ExtentsOfOneBlockMayComeOverTwoLanes) {
   World world;
   Pushing push(world);
-  TestClient::PushShape odd, even;
+  TestClient::PushShape odd;
   odd.lane = 1;
   odd.skip_extent = 0;
   // Lane 0 brings extent 0 only, lane 1 the rest: the commit may overtake either.

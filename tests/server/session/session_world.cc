@@ -88,8 +88,7 @@ struct FakeHome::Pull {
 };
 
 FakeHome::FakeHome(World& world, uint32_t shard)
-    : world_(world),
-      shard_(shard),
+    : shard_(shard),
       reactor_(world.clock, nullptr, ReactorOptions{shard + 1}),
       memory_(kArenaBytes + kPageBytes),
       arena_([this] {

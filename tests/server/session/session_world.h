@@ -78,7 +78,6 @@ class FakeHome final : public Shard {
   static void on_credit(Message& message);
   static void on_data(Message& message);
 
-  World& world_;
   const uint32_t shard_;
   Reactor reactor_;
   std::vector<std::byte> memory_;
