@@ -43,11 +43,15 @@ def hello(token=b"", credit=64 << 20, lane=1, session=0, secret=0, lane_index=0)
 
 class Daemon:
     def __init__(self, data, *more, small=True):
+        # What ASan keeps of freed memory to find late uses of it would read as growth here.
+        environment = dict(os.environ)
+        environment["ASAN_OPTIONS"] = environment.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
         self.stderr_path = data + ".stderr"
         self.stderr = open(self.stderr_path, "ab")
         arguments = [VARVED, "--data", data, "--listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(arguments + (SMALL if small else []) + list(more),
-                                        stdout=subprocess.PIPE, stderr=self.stderr, text=True)
+                                        stdout=subprocess.PIPE, stderr=self.stderr, text=True,
+                                        env=environment)
         self.ready = None
 
     def wait_ready(self):
