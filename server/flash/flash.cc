@@ -3,6 +3,7 @@
 #include "server/flash/flash.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -16,6 +17,33 @@
 namespace varve::flash {
 
 namespace {
+
+// Tells the user of targets that failed, in a turn of its own: a failure is noticed in the middle
+// of a completion, where nobody upstairs expects a word.
+class FailureTeller final : public Task {
+ public:
+  FailureTeller(Reactor& reactor, FlashUser& user) : reactor_(reactor), user_(user) {}
+  void note(uint32_t target) {
+    VARVE_ASSERT(target < kTargetsMax, target);
+    VARVE_ASSERT((told_ & 1u << target) == 0, target);  // a target fails once
+    failed_ |= 1u << target;
+    reactor_.make_ready(*this);
+  }
+  void run() override {
+    while (const uint32_t fresh = failed_ & ~told_) {
+      const auto target = static_cast<uint32_t>(std::countr_zero(fresh));
+      told_ |= 1u << target;
+      user_.on_target_failed(target);
+    }
+  }
+  const char* name() const override { return "flash.failure"; }
+
+ private:
+  static_assert(kTargetsMax <= 32);
+  Reactor& reactor_;
+  FlashUser& user_;
+  uint32_t failed_ = 0, told_ = 0;  // bit i: target i
+};
 
 // Everything of one target; the order of the members is the order in which they need each other.
 struct Engine {
@@ -37,6 +65,7 @@ struct Engine {
   ReclaimOp reclaim;
   CheckpointOp checkpoint;
   ScrubOp scrub;
+  FailureTeller* failures = nullptr;
   std::unique_ptr<RecoverOp> recover[kRecoverOps];
   uint32_t recover_next = 0;  // slice
   FlushWaiter last_flush;
@@ -91,6 +120,7 @@ class FlashImpl final : public Flash {
   Reactor& reactor_;
   FlashUser& user_;
   FlashOptions options_;
+  FailureTeller failures_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<uint32_t> slice_left_;  // targets that have not recovered this slice
   uint32_t recover_left_ = 0;         // logs
@@ -102,7 +132,7 @@ class FlashImpl final : public Flash {
 };
 
 FlashImpl::FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& options)
-    : reactor_(reactor), user_(user), options_(options) {
+    : reactor_(reactor), user_(user), options_(options), failures_(reactor, user) {
   checkpoint_timer_.owner = this;
   checkpoint_timer_.on_fire = [](Timer& timer) {
     static_cast<FlashImpl*>(timer.owner)->on_checkpoint_timer();
@@ -135,8 +165,14 @@ void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeomet
   target.on_changed = changed;
   target.on_changed_owner = this;
   target.metrics.ok.set(1);
+  engine.failures = &failures_;
   target.io.on_failed_set(
-      [](void* owner, Status) { static_cast<Target*>(owner)->metrics.ok.set(0); }, &target);
+      [](void* owner, Status) {
+        auto& failed = *static_cast<Engine*>(owner);
+        failed.target.metrics.ok.set(0);
+        failed.failures->note(failed.target.index());
+      },
+      &engine);
   engine.last_flush.owner = &engine;
   engine.last_flush.on_done = [](FlushWaiter& waiter) {
     static_cast<Engine*>(waiter.owner)->drained = true;
@@ -187,7 +223,7 @@ void FlashImpl::slice_recovered(void* owner, Target& target, SliceLog& log) {
   if (self.recover_left_ == 0) {
     self.recover_ns_.set(static_cast<int64_t>(self.reactor_.now_ns() - self.recover_started_ns_));
   }
-  if (--self.slice_left_[log.slice()] == 0) self.user_.on_slice_recovered(log.slice());
+  --self.slice_left_[log.slice()];
   target.changed(log);
 }
 

@@ -104,7 +104,11 @@ class FlashUser {
   virtual bool on_recovered(const FragmentInfo& fragment) = 0;
   // Recovery will tell of this id soon: time to ask memory for its place. Changes nothing.
   virtual void on_recovery_ahead(const BaseId& /*base*/) {}
-  virtual void on_slice_recovered(uint32_t slice) = 0;
+  // A target failed at run time: what lies there is unreadable until the next start, so every place
+  // on it is a miss from now on. Told once for each, in a turn of its own, when target_ok() already
+  // says no. May call release() and reserve() on other targets; on_lost is not called for the
+  // fragments one by one.
+  virtual void on_target_failed(uint32_t target) = 0;
   // The bytes are no longer readable (rot found): forget this place of this block, and release() it
   // if the index still had it. May be told more than once.
   virtual void on_lost(const BlockId& block, const Place& place, DropReason reason) = 0;
@@ -216,12 +220,12 @@ class Flash {
                                              FlashUser& user, const FlashOptions& options);
   virtual ~Flash() = default;
 
-  virtual void recover() = 0;  // starts; on_slice_recovered per slice
+  virtual void recover() = 0;  // starts
   virtual bool recovering() const = 0;
   virtual bool slice_ready(uint32_t slice) const = 0;
   // False: failed at run time (device error, stuck). Its reads and appends end with kUnavailable;
-  // flash has no index, so it does not call on_lost for each fragment there: they are lost for now
-  // and back at the next start.
+  // flash has no index, so it tells the user once (on_target_failed): what lies there is lost for
+  // now and back at the next start.
   virtual bool target_ok(uint32_t target) const = 0;
   virtual uint32_t target_count() const = 0;
   virtual uint64_t target_key(uint32_t target) const = 0;  // uuid prefix for placement

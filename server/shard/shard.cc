@@ -65,7 +65,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
     return operations_->catalog().recovered(fragment);
   }
   void on_recovery_ahead(const BaseId& base) override { index_.prefetch(base); }
-  void on_slice_recovered(uint32_t) override {}
+  void on_target_failed(uint32_t) override {}
   void on_lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) override {
     operations_->catalog().lost(block, place, reason);
   }

@@ -42,7 +42,7 @@ class FakeUser final : public FlashUser {
     uint64_t age = 0;
   };
   bool on_recovered(const FragmentInfo& fragment) override;
-  void on_slice_recovered(uint32_t slice) override { slices_recovered.push_back(slice); }
+  void on_target_failed(uint32_t target) override { failed.push_back(target); }
   void on_lost(const BlockId& block, const Place& place, DropReason reason) override;
   Verdict on_reclaim(const BlockId& block, const Place& place) override;
   bool on_live(const BlockId& block, const Place& place) override;
@@ -56,7 +56,7 @@ class FakeUser final : public FlashUser {
   Flash* flash = nullptr;
   std::map<BlockId, Known> known;
   std::set<BlockId> evicted, lost, pinned;
-  std::vector<uint32_t> slices_recovered;
+  std::vector<uint32_t> failed;  // targets, in the order told
   std::vector<FragmentInfo> told;
   uint64_t age = 0;
   uint32_t room_asks = 0, moves = 0;

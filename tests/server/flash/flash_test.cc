@@ -119,12 +119,15 @@ TEST(Flash, AStuckDriveFailsAloneAndTheOthersDoNotNotice) {
   EXPECT_EQ(returned, 0);
   EXPECT_FALSE(rig.flash().target_ok(1));
   EXPECT_TRUE(rig.flash().target_ok(0));
+  rig.run_until([&] { return !rig.user().failed.empty(); }, 10);
+  EXPECT_EQ(rig.user().failed, std::vector<uint32_t>{1});
   for (uint64_t seed = 2; seed <= 10; seed += 2) {
     const TestFragment& f = *rig.fragment(test_block(seed));
     EXPECT_TRUE(rig.read_back(f.block, f).ok());
   }
   const TestFragment& lost = *rig.fragment(test_block(1));
   EXPECT_EQ(rig.read_back(lost.block, lost).code(), Code::kUnavailable);
+  EXPECT_EQ(rig.user().failed.size(), 1u);  // told once
   rig.stop();  // a stuck target does not hold up the end
 }
 
@@ -145,6 +148,7 @@ TEST(Flash, ATargetThatFailsDuringRecoveryDoesNotHoldUpTheOthers) {
   for (uint32_t slice = 0; slice < 2; ++slice)
     EXPECT_TRUE(rig.flash().slice_ready(slice));
   EXPECT_EQ(rig.user().known.size(), 5u);
+  EXPECT_EQ(rig.user().failed, std::vector<uint32_t>{1});
   EXPECT_NE(rig.append(20, 2, 6000, true, 0), nullptr);
   EXPECT_EQ(rig.append(21, 2, 6000, true, 1), nullptr);
 }

@@ -14,7 +14,7 @@ namespace {
 class NobodyUser final : public FlashUser {
  public:
   bool on_recovered(const FragmentInfo&) override { return true; }
-  void on_slice_recovered(uint32_t) override {}
+  void on_target_failed(uint32_t) override {}
   void on_lost(const BlockId&, const Place&, DropReason) override {}
   Verdict on_reclaim(const BlockId&, const Place&) override { return Verdict::kDead; }
   bool on_live(const BlockId&, const Place&) override { return false; }
