@@ -151,7 +151,7 @@ void BlockDevice::moved(DeviceIo& io, uint64_t bytes) {
   const uint64_t left = io.length_bytes - io.moved_bytes;
   VARVE_ASSERT(bytes <= left, bytes, left);
   if (bytes == left) {
-    if (io.kind == DeviceKind::kRead) media_errors_in_row_ = 0;
+    if (io.kind == DeviceKind::kRead) media_place_count_ = 0;
     uint64_t& total = io.kind == DeviceKind::kRead ? counters_.read_bytes : counters_.written_bytes;
     total += io.length_bytes;
     return finish(io, Status());
@@ -181,10 +181,7 @@ void BlockDevice::give_up(DeviceIo& io, int32_t error) {
     return finish(io, Status(Code::kUnsupported, "the drive knows no discard", error));
   }
   if (is_media_error(io.kind, error)) {
-    ++counters_.media_errors;
-    if (++media_errors_in_row_ >= kMediaErrorsMax) {
-      fail(Status::io("too many media errors in a row", error));
-    }
+    note_media_error(io, error);
     return finish(io, Status::io("media error", error));
   }
   Status cause = Status::io("device error", error);
@@ -192,6 +189,23 @@ void BlockDevice::give_up(DeviceIo& io, int32_t error) {
   if (error == ENOSPC || error == EDQUOT) cause = Status(Code::kNoSpace, "no space left", error);
   fail(cause);
   finish(io, cause);
+}
+
+// A client that asks for one bad block again and again must not take the drive away from all
+// others: only distinct places count.
+void BlockDevice::note_media_error(const DeviceIo& io, int32_t error) {
+  ++counters_.media_errors;
+  const uint64_t place_bytes =
+      std::clamp<uint64_t>(capacity_bytes_ / (2 * kMediaPlacesMax), kPageBytes, kMediaPlaceBytes);
+  const uint64_t place = (io.offset_bytes + io.moved_bytes) / place_bytes;
+  uint64_t* const end = media_places_ + media_place_count_;
+  if (std::find(media_places_, end, place) != end) return;
+  VARVE_ASSERT(media_place_count_ < kMediaPlacesMax);
+  media_places_[media_place_count_++] = place;
+  if (media_place_count_ == kMediaPlacesMax) {
+    media_place_count_ = 0;
+    fail(Status::io("media errors in too many places", error));
+  }
 }
 
 void BlockDevice::later(DeviceIo& io, Nanos delay_ns) {

@@ -12,8 +12,9 @@
 //      the capacity is a lost drive (kUnavailable), as after a hot unplug.
 //   D4 a persistent error makes this device failed() and never the process: later requests complete
 //      with kUnavailable. Media errors (ENODATA, EILSEQ, EIO on read) fail one request, counted;
-//      kMediaErrorsMax of them in a row, or any write or flush error, fail the device. A discard
-//      that the drive does not know is kUnsupported and no failure.
+//      kMediaPlacesMax places of the drive with such errors and no good read in between, or any
+//      write or flush error, fail the device: one bad spot, however often it is asked for, does
+//      not. A discard that the drive does not know is kUnsupported and no failure.
 //   D5 after a failed flush the device is failed: what was unflushed is unknown (fsync is not
 //   retried).
 #pragma once
@@ -61,7 +62,9 @@ struct DeviceIo {
 class BlockDevice {
  public:
   static constexpr uint32_t kRetriesMax = 16;
-  static constexpr uint32_t kMediaErrorsMax = 8;
+  static constexpr uint32_t kMediaPlacesMax = 8;
+  // A drive has at least twice as many places as it may lose; a place of a large one is 64 MiB.
+  static constexpr uint64_t kMediaPlaceBytes = 64 * kMiB;
 
   virtual ~BlockDevice() = default;
   void submit(DeviceIo& io);  // D1, D2
@@ -101,12 +104,14 @@ class BlockDevice {
   void moved(DeviceIo& io, uint64_t bytes);
   void retry(DeviceIo& io, int32_t error);
   void give_up(DeviceIo& io, int32_t error);
+  void note_media_error(const DeviceIo& io, int32_t error);
   void later(DeviceIo& io, Nanos delay_ns);
   void finish(DeviceIo& io, Status status);
   std::string name_;
   uint64_t capacity_bytes_;
   Status failure_;
-  uint32_t media_errors_in_row_ = 0;
+  uint64_t media_places_[kMediaPlacesMax] = {};  // distinct, with an error since the last good read
+  uint32_t media_place_count_ = 0;
   uint32_t in_flight_ = 0;
   bool starting_ = false;  // R1 is asserted by it
   Counters counters_;

@@ -164,12 +164,13 @@ Result<FooterTrailer> read_trailer(ConstByteSpan page, const FooterExpect& expec
   if (expect.nonce != 0 && (trailer.nonce != expect.nonce || trailer.sequence != expect.sequence)) {
     return Status::corrupt("footer of an earlier life");
   }
-  if (trailer.nonce == 0 || trailer.slice != expect.slice || trailer.segment != expect.segment ||
+  if (trailer.nonce == 0 || trailer.sequence > kSequenceMax || trailer.slice != expect.slice ||
+      trailer.segment != expect.segment ||
       std::memcmp(trailer.target_uuid, expect.target_uuid.data(), 16) != 0) {
     return Status::corrupt("footer of another segment");
   }
   if (trailer.entry_count > kSegmentFragmentsMax ||
-      trailer.used_pages + footer_pages_of(trailer.entry_count) > expect.segment_pages) {
+      uint64_t{trailer.used_pages} + footer_pages_of(trailer.entry_count) > expect.segment_pages) {
     return Status::corrupt("footer counts do not fit");
   }
   if (!check_page(page, nonce_seed(trailer.nonce), 0, trailer.sequence)) {
@@ -216,6 +217,7 @@ HeaderFound read_segment_header(ConstByteSpan page, const FooterExpect& expect,
   if (out->magic == kSegmentMagic && out->version == kFormatVersion &&
       out->crc == header_crc(*out) && out->slice == expect.slice &&
       out->segment == expect.segment && out->nonce != 0 && out->sequence != 0 &&
+      out->sequence <= kSequenceMax &&
       std::memcmp(out->target_uuid, expect.target_uuid.data(), 16) == 0) {
     return HeaderFound::kValid;
   }

@@ -289,7 +289,7 @@ void FlashImpl::release(const Place& place) {
 void FlashImpl::changed(void* owner, SliceLog& log) {
   auto& self = *static_cast<FlashImpl*>(owner);
   Engine& engine = self.engine(log.target());
-  engine.writer.seal_quiet(log, self.draining_);
+  engine.writer.seal_quiet(log, self.draining_ ? SealScope::kAll : SealScope::kFull);
   if (engine.reclaim.running() || ReclaimOp::wants(engine.target, log)) engine.reclaim.wake();
   if (log.changed_segments > 0) self.arm_checkpoint();
   if (self.draining_) self.drain_step(engine);
@@ -341,7 +341,7 @@ void FlashImpl::drain() {
   for (const auto& engine : engines_) {
     engine->target.draining = true;
     for (const auto& log : engine->target.logs) {
-      if (log != nullptr && log->ready) engine->writer.seal_quiet(*log, true);
+      if (log != nullptr && log->ready) engine->writer.seal_quiet(*log, SealScope::kAll);
     }
     drain_step(*engine);
   }
@@ -424,6 +424,8 @@ void FlashImpl::register_metrics(MetricSet& metrics) {
     counter("read_bytes_total", m.read_bytes, "bytes of verified reads");
     counter("reads_corrupt_total", m.reads_corrupt, "reads that did not verify: rot");
     counter("reads_stale_total", m.reads_stale, "reads of a place that was given up");
+    counter("reads_retried_total", m.reads_retried, "reads asked again after a media error");
+    counter("reads_media_total", m.reads_media, "reads of places that the drive cannot read");
     counter("reads_failed_total", m.reads_failed, "reads that the device refused");
     metrics.add({"varve_flash_append_seconds", labels, "append to acknowledgement"},
                 &m.append_seconds);
@@ -451,6 +453,8 @@ void FlashImpl::register_metrics(MetricSet& metrics) {
     counter("reinserted_total", m.reinserted, "fragments copied by reclaim");
     counter("reinserted_bytes_total", m.reinserted_bytes, "bytes copied by reclaim");
     counter("reclaim_dropped_total", m.reclaim_dropped, "fragments not worth copying");
+    counter("reclaim_unaccounted_total", m.reclaim_unaccounted,
+            "segments kept because their footer does not list all that lives there");
     counter("reclaim_rot_total", m.reclaim_rot, "rot found by reclaim");
     counter("room_wanted_total", m.room_wanted, "evictions asked for");
     counter("checkpoints_total", m.checkpoints, "checkpoints written");
@@ -483,6 +487,8 @@ const char* drop_reason_name(DropReason reason) {
       return "index_full";
     case DropReason::kReclaimed:
       return "reclaimed";
+    case DropReason::kMedia:
+      return "media";
   }
   return "unknown";
 }

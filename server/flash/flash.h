@@ -90,7 +90,9 @@ enum class DropReason : uint8_t {
   kTargetLost,
   kIndexFull,
   kReclaimed,
+  kMedia,  // the drive cannot read this place
 };
+inline constexpr uint32_t kDropReasons = 10;
 const char* drop_reason_name(DropReason reason);
 
 // What flash asks and tells the shard above it. Called inside the turn; must not call back into
@@ -109,8 +111,8 @@ class FlashUser {
   // says no. May call release() and reserve() on other targets; on_lost is not called for the
   // fragments one by one.
   virtual void on_target_failed(uint32_t target) = 0;
-  // The bytes are no longer readable (rot found): forget this place of this block, and release() it
-  // if the index still had it. May be told more than once.
+  // The bytes are no longer readable (rot, or a place the drive cannot read): forget this place of
+  // this block, and release() it if the index still had it. May be told more than once.
   virtual void on_lost(const BlockId& block, const Place& place, DropReason reason) = 0;
   // Reclaim: is this place still what the index says? If so, is it worth copying, else it is
   // dropped now. kDead: released before. kDropped: the user forgot it just now, without release();
@@ -177,8 +179,9 @@ struct Read {
   std::span<iovec> runs;      // page pieces, in order
   int32_t buffer_index = -1;
   Nanos wanted_ns = 0;  // absolute on this core's clock: least first
-  // out: kOk, kCorrupt (rot: on_lost was called, or a stale place), kUnavailable (target), kIo,
-  // kInvalid (a sound fragment of another format: the asker is wrong, nothing is lost)
+  // out: kOk, kCorrupt (rot: on_lost was called, or a stale place), kUnavailable (target), kIo (the
+  // drive cannot read this place, tried twice: on_lost was called), kInvalid (a sound fragment of
+  // another format, or runs too short for what lies there: the asker is wrong, nothing is lost)
   Status status;
   bool held = false;  // see Limbo
   Done on_done = nullptr;

@@ -35,7 +35,6 @@ class Flusher final : public Task {
   // A write completed that nobody waits for.
   void note_write();
   bool idle() const { return !in_flight_ && waiting_.empty(); }
-  bool clean() const { return idle() && !unflushed_; }  // nothing volatile that we know of
 
   void run() override;
   const char* name() const override { return "flash.flusher"; }

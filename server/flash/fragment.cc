@@ -20,18 +20,18 @@ std::byte* page_at(std::span<const iovec> pieces, uint32_t page) {
   return nullptr;
 }
 
+bool all_zero_bytes(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace
+
 uint64_t bytes_in(std::span<const iovec> pieces) {
   uint64_t sum = 0;
   for (const iovec& piece : pieces)
     sum += piece.iov_len;
   return sum;
 }
-
-bool all_zero_bytes(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
-}
-
-}  // namespace
 
 uint32_t fragment_pages_of(std::span<const ExtentEntry> entries) {
   uint32_t pages = header_pages_of(static_cast<uint32_t>(entries.size()));

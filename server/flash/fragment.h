@@ -22,6 +22,7 @@ struct HeaderExpect {
   uint32_t pages_max = 0;  // left in the segment
 };
 
+uint64_t bytes_in(std::span<const iovec> pieces);
 // Header and table may lie in scattered pages: these walk the pieces.
 ExtentEntry table_entry(std::span<const iovec> header_pages, uint32_t i);
 void table_entry_set(std::span<const iovec> header_pages, uint32_t i, const ExtentEntry& entry);

@@ -58,6 +58,12 @@ void IoQueue::submit(Transfer& transfer, IoClass io_class) {
   VARVE_ASSERT(transfer.length_bytes % kPageBytes == 0, transfer.length_bytes);
   VARVE_ASSERT(transfer.offset_bytes + transfer.length_bytes <= device_.capacity_bytes());
   if (transfer.kind != DeviceKind::kFlush) VARVE_ASSERT(transfer.length_bytes > 0);
+  if (transfer.kind == DeviceKind::kRead || transfer.kind == DeviceKind::kWrite) {
+    uint64_t room = 0;
+    for (const iovec& run : transfer.runs)
+      room += run.iov_len;
+    VARVE_ASSERT(room >= transfer.length_bytes, room, transfer.length_bytes);
+  }
   transfer.status = Status();
   transfer.held = false;
   transfer.sequence = ++sequence_;

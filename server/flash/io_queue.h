@@ -70,7 +70,6 @@ class IoQueue final : public Task {
   Status failure() const { return failure_; }
   bool idle() const;
   uint32_t limbo_count() const { return limbo_count_; }
-  uint32_t demand_waiting() const { return static_cast<uint32_t>(demand_.size()); }
 
   void run() override;
   const char* name() const override { return "flash.io_queue"; }

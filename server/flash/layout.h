@@ -28,6 +28,8 @@ inline constexpr uint32_t kSegmentPagesMin = 8;
 inline constexpr uint32_t kSegmentPagesMax = 65536;  // Place.page is 16 bits on the drive
 inline constexpr uint32_t kSegmentsMin = 6;          // per slice: open, reclaim, kept free, sealed
 inline constexpr uint32_t kSegmentsMax = 65535;
+// Sequences and write counts above are rot: counting on from them must not wrap.
+inline constexpr uint64_t kSequenceMax = 1ull << 62;
 inline constexpr uint32_t kSegmentFragmentsMax = 8192;  // bounds the footer to 161 pages
 
 enum class MatrixId : uint16_t { kNone = 0, kXor = 1, kCauchyIsaL = 2 };

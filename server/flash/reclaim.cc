@@ -201,9 +201,9 @@ void ReclaimOp::copy_read() {
 void ReclaimOp::copy_take(Status status) {
   if (!status.ok()) {
     if (++tries_ < kReadTries) return go(Stage::kCopyRead);
-    return copy_lost(status.what());
+    return copy_lost(DropReason::kMedia, status.what());
   }
-  if (!verify_window(window_count_)) return copy_lost("checksum or header");
+  if (!verify_window(window_count_)) return copy_lost(DropReason::kRot, "checksum or header");
   stage_ = Stage::kCopyWritten;
   write(target_.offset(*log_, to_.segment, to_.page + copied_pages_), 0, window_count_);
   return wait(1);
@@ -234,15 +234,15 @@ bool ReclaimOp::verify_window(uint32_t pages) {
   return copied_pages_ + pages < from_.place.pages || check_.complete();
 }
 
-void ReclaimOp::copy_lost(const char* why) {
+void ReclaimOp::copy_lost(DropReason reason, const char* why) {
   logf(LogLevel::kError, "flash",
-       "rot: block %s rank %u on target %u slice %u segment %u page %u, found by reclaim: %s",
-       short_name(from_.block.base).c_str(), from_.block.rank, target_.index(), log_->slice(),
-       victim_, from_.place.page, why);
+       "%s: block %s rank %u on target %u slice %u segment %u page %u, found by reclaim: %s",
+       drop_reason_name(reason), short_name(from_.block.base).c_str(), from_.block.rank,
+       target_.index(), log_->slice(), victim_, from_.place.page, why);
   target_.metrics.reclaim_rot.add();
   log_->live_drop(to_.segment, to_.pages);
   log_->append_ended(*open_);
-  target_.user.on_lost(from_.block, from_.place, DropReason::kRot);
+  target_.user.on_lost(from_.block, from_.place, reason);
   ++cursor_;
   return go(Stage::kEntries);
 }
@@ -274,12 +274,25 @@ void ReclaimOp::emptied() {
 void ReclaimOp::readers() {
   Segment& victim = log_->segment(victim_);
   if (victim.readers > 0) return;  // the last one's end wakes us
-  // Whatever the user called dead it had released, or it would be lost here.
-  VARVE_ASSERT(victim.live_pages == 0, victim_, victim.live_pages);
+  if (victim.live_pages > 0) return unaccounted();
   log_->erasing(victim_);
   stage_ = Stage::kZeroed;
   zero_page(target_.offset(*log_, victim_, 0));
   return wait(1);
+}
+
+// The footer does not list all that is live here: it differs from what recovery was told by a
+// checkpoint. Erasing would destroy what the index still names, so the segment stays as it is.
+void ReclaimOp::unaccounted() {
+  Segment& victim = log_->segment(victim_);
+  logf(LogLevel::kError, "flash",
+       "target %u slice %u segment %u: %u live pages are not in its footer; not reclaimed before a "
+       "restart",
+       target_.index(), log_->slice(), victim_, victim.live_pages);
+  target_.metrics.reclaim_unaccounted.add();
+  victim.footer_rotten = true;
+  log_->reclaim_given_up(victim_);
+  return go(Stage::kChoose);
 }
 
 void ReclaimOp::erased() {

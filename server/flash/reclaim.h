@@ -62,10 +62,11 @@ class ReclaimOp final : public WindowOp {
   void copy_read();
   void copy_take(Status status);
   bool verify_window(uint32_t pages);
-  void copy_lost(const char* why);
+  void copy_lost(DropReason reason, const char* why);
   void copied();
   void emptied();
   void readers();
+  void unaccounted();
   void erased();
   void give_up();
 

@@ -64,14 +64,20 @@ void RecoverOp::run() {
       return take_trailer(status);
     case Stage::kFooterRead:
       return take_footer(status);
+    case Stage::kFooterConfirm:
+      return go(confirm_told(trailer_.entry_count, &RecoverOp::footer_found)
+                    ? Stage::kFooterTell
+                    : Stage::kFooterConfirm);
     case Stage::kFooterTell:
       return go(tell_footer() ? Stage::kSegment : Stage::kFooterTell);
     case Stage::kScan:
-      return scan_.done() ? scanned() : read_tail();
+      return scan_.done() ? go(Stage::kScanConfirm) : read_tail();
     case Stage::kScanRead:
-      if (status.ok()) scan_.feed(view(0, window_count_));
-      if (!status.ok()) scan_.skip(window_count_);
-      return go(Stage::kScan);
+      return take_tail(status);
+    case Stage::kScanConfirm:
+      return confirm_told(static_cast<uint32_t>(scan_.entries().size()), &RecoverOp::scan_found)
+                 ? scanned()
+                 : go(Stage::kScanConfirm);
     case Stage::kScanTell:
       return tell_scan() ? seal_scanned() : go(Stage::kScanTell);
     case Stage::kSealed:
@@ -92,6 +98,7 @@ void RecoverOp::pick() {
   SliceLog* next = work_.next(work_.owner, target_);
   if (next == nullptr) {
     stage_ = Stage::kIdle;
+    row_entries_ = std::vector<CatalogEntry>();
     return;
   }
   begin_slice(*next);
@@ -160,14 +167,33 @@ void RecoverOp::take_footer(Status status) {
   segment.used_pages = trailer_.used_pages;
   log_->sequence_seen(trailer_.sequence);
   log_->sealed(segment_);
-  return go(Stage::kFooterTell);
+  return go(Stage::kFooterConfirm);
 }
 
 void RecoverOp::read_tail() {
-  window_count_ = std::min(kWindowPages, target_.geometry.segment_pages - scan_.want_page());
+  const uint32_t want = scan_.want_page();
+  const uint32_t most = want < careful_until_ ? careful_pages_ : kWindowPages;
+  window_count_ = std::min(most, target_.geometry.segment_pages - want);
   stage_ = Stage::kScanRead;
   read(target_.offset(*log_, segment_, scan_.want_page()), 0, window_count_);
   return wait(1);
+}
+
+// One bad sector must not cost a whole window of fragments: it is read again page by page, headers
+// of several pages at once, and only the page that fails is passed over.
+void RecoverOp::take_tail(Status status) {
+  if (status.ok()) {
+    const uint32_t want = scan_.want_page();
+    scan_.feed(view(0, window_count_));
+    careful_pages_ = scan_.want_page() == want ? kHeaderPagesMax : 1;  // a header was cut off
+  } else if (window_count_ > kHeaderPagesMax) {
+    careful_until_ = scan_.want_page() + window_count_;
+    careful_pages_ = 1;
+  } else {
+    scan_.skip(1);
+    careful_pages_ = 1;
+  }
+  return go(Stage::kScan);
 }
 
 void RecoverOp::seal_scanned() {
@@ -206,6 +232,8 @@ void RecoverOp::begin_slice(SliceLog& log) {
   area_page_ = 1;
   row_ = row_told_ = 0;
   row_page_ = 1;
+  row_entries_.clear();
+  broken_segment_ = kNoSegment;
   entries_left_ = 0;
   next_pending_ = 0;
 }
@@ -215,6 +243,7 @@ void RecoverOp::take_area(uint32_t area, ConstByteSpan page) {
   const auto header = load<CheckpointHeader>(page);
   if (header.magic != kCheckpointMagic || header.version != kFormatVersion) return;
   if (!check_page(page, 0, 0, header.write_count)) return;
+  if (header.write_count > kSequenceMax || header.next_sequence > kSequenceMax) return;
   if (header.slice != log_->slice() ||
       std::memcmp(header.target_uuid, target_.info.super.target_uuid, 16) != 0) {
     return;
@@ -250,22 +279,27 @@ void RecoverOp::take_heads() {
   for (uint32_t i = 0; i < heads_count_; ++i) {
     const uint32_t head = heads_first_ + i;
     const bool read = head_reads_[i].status.ok();
-    if (head >= kAreas) {
-      take_segment_header(head - kAreas, view(i, 1), read);
+    if (head < kAreas) {
+      if (read) take_area(head, view(i, 1));
     } else if (read) {
-      take_area(head, view(i, 1));
+      take_segment_header(head - kAreas, view(i, 1));
+    } else {
+      unreadable_header(head - kAreas);
     }
   }
   heads_first_ += heads_count_;
 }
 
-void RecoverOp::take_segment_header(uint32_t index, ConstByteSpan page, bool readable) {
+void RecoverOp::unreadable_header(uint32_t index) {
+  VARVE_ASSERT(log_->segment(index).state == SegmentState::kUnknown, index);
+  found_[index].unreadable = true;
+  log_->segment(index).state = SegmentState::kBad;
+  target_.metrics.unreadable_segments.add();
+}
+
+void RecoverOp::take_segment_header(uint32_t index, ConstByteSpan page) {
   Segment& segment = log_->segment(index);
-  if (!readable) {
-    found_[index].unreadable = true;
-    segment.state = SegmentState::kBad;
-    return target_.metrics.unreadable_segments.add();
-  }
+  VARVE_ASSERT(segment.state == SegmentState::kUnknown && segment.live_pages == 0, index);
   SegmentHeader header;
   found_[index].header = read_segment_header(page, expect(index), &header);
   if (found_[index].header == HeaderFound::kZero) log_->free_found(index);
@@ -340,7 +374,9 @@ bool RecoverOp::tell_entries() {
         ++row_;
         row_told_ = 0;
         row_page_ = 1;
+        row_entries_.clear();
       }
+      VARVE_ASSERT(row_ < rows_.size(), row_);  // rows_complete() compared the sums
       const Row& row = rows_[row_];
       ++row_told_;
       --entries_left_;
@@ -350,6 +386,7 @@ bool RecoverOp::tell_entries() {
       if (!good) break;
       row_page_ = uint32_t{entry.page} + entry.pages;
       tell(row.segment, entry, RecoverSource::kCheckpoint);
+      row_entries_.push_back(entry);
       ++told;
     }
     ++cursor_;
@@ -370,7 +407,10 @@ void RecoverOp::plan_segments() {
     ++row_;
     row_told_ = 0;
     row_page_ = 1;
+    row_entries_.clear();
   }
+  if (!row_entries_.empty()) broken_segment_ = rows_[row_].segment;
+  confirm_ = confirm_found_ = 0;
   for (; row_ < rows_.size(); ++row_) {
     const Row& row = rows_[row_];
     if (!row.covered) continue;
@@ -409,6 +449,7 @@ void RecoverOp::no_footer() {
   if (found_[segment_].header == HeaderFound::kValid) {
     const Segment& segment = log_->segment(segment_);
     scan_.begin(segment.nonce, segment.sequence, target_.geometry.segment_pages);
+    careful_until_ = 0;
     return go(Stage::kScan);
   }
   target_.metrics.dropped_rot.add();
@@ -425,11 +466,41 @@ void RecoverOp::erase() {
   return wait(1);
 }
 
-bool RecoverOp::tell_footer() {
+CatalogEntry RecoverOp::footer_found(uint32_t i) const {
   const uint32_t pages = footer_pages_of(trailer_.entry_count);
+  return footer_entry(view(0, pages), pages, i);
+}
+
+// What a checkpoint told of this segment before it broke off, and the drive does not bear out: the
+// user forgets it now. Nobody would find it again: the segment is emptied by its footer one day.
+// True: done with; at most kDeliverMax a turn.
+bool RecoverOp::confirm_told(uint32_t found_count,
+                             CatalogEntry (RecoverOp::*found_at)(uint32_t) const) {
+  if (segment_ != broken_segment_) return true;
+  const auto told = static_cast<uint32_t>(row_entries_.size());
+  const uint32_t end = std::min(told, confirm_ + kDeliverMax);
+  for (; confirm_ < end; ++confirm_) {
+    const CatalogEntry& entry = row_entries_[confirm_];
+    while (confirm_found_ < found_count && (this->*found_at)(confirm_found_).page < entry.page)
+      ++confirm_found_;
+    if (confirm_found_ < found_count) {
+      const CatalogEntry found = (this->*found_at)(confirm_found_);
+      if (found.page == entry.page && found.pages == entry.pages && found.base == entry.base &&
+          found.rank == entry.rank && found.attempt == entry.attempt) {
+        continue;
+      }
+    }
+    const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment_);
+    target_.metrics.dropped_rot.add();
+    target_.user.on_lost(info.block, info.place, DropReason::kRot);
+  }
+  return confirm_ == told;
+}
+
+bool RecoverOp::tell_footer() {
   const uint32_t end = std::min(trailer_.entry_count, cursor_ + kDeliverMax);
   for (; cursor_ < end; ++cursor_) {
-    const CatalogEntry entry = footer_entry(view(0, pages), pages, cursor_);
+    const CatalogEntry entry = footer_found(cursor_);
     if (entry.page < found_[segment_].resume_page) continue;
     tell(segment_, entry, RecoverSource::kFooter);
   }
@@ -439,7 +510,8 @@ bool RecoverOp::tell_footer() {
 void RecoverOp::scanned() {
   target_.metrics.dropped_torn.add(scan_.torn());
   Segment& segment = log_->segment(segment_);
-  if (scan_.entries().empty() && segment.live_pages == 0) return erase();
+  // Somebody may still read what a checkpoint told of it: then it is sealed, empty, for reclaim.
+  if (scan_.entries().empty() && segment.live_pages == 0 && segment.readers == 0) return erase();
   seal_ = &writer_.adopt(*log_, segment_);
   segment.used_pages = scan_.used_pages();
   segment.state = SegmentState::kSealing;  // readable from the first fragment told

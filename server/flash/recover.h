@@ -35,6 +35,7 @@ class RecoverOp final : public WindowOp {
   const char* name() const override { return "flash.recover"; }
 
  private:
+  static constexpr uint32_t kNoSegment = ~0u;
   enum class Stage : uint8_t {
     kIdle,
     kPick,
@@ -48,9 +49,11 @@ class RecoverOp final : public WindowOp {
     kSegment,
     kTrailerRead,
     kFooterRead,
+    kFooterConfirm,
     kFooterTell,
     kScan,
     kScanRead,
+    kScanConfirm,
     kScanTell,
     kSealed,
     kEraseFlush,
@@ -78,7 +81,8 @@ class RecoverOp final : public WindowOp {
   uint32_t send_heads();
   void take_heads();
   void take_area(uint32_t area, ConstByteSpan page);
-  void take_segment_header(uint32_t index, ConstByteSpan page, bool readable);
+  void take_segment_header(uint32_t index, ConstByteSpan page);
+  void unreadable_header(uint32_t index);
   void read_table();
   void take_table(Status status);
   void take_table_page(ConstByteSpan page, uint32_t index);
@@ -93,7 +97,11 @@ class RecoverOp final : public WindowOp {
   void no_footer();
   void erase();
   bool tell_footer();
+  bool confirm_told(uint32_t found_count, CatalogEntry (RecoverOp::*found_at)(uint32_t) const);
+  CatalogEntry footer_found(uint32_t i) const;
+  CatalogEntry scan_found(uint32_t i) const { return scan_.entries()[i]; }
   void read_tail();
+  void take_tail(Status status);
   void scanned();
   bool tell_scan();
   void seal_scanned();
@@ -123,10 +131,19 @@ class RecoverOp final : public WindowOp {
   uint32_t row_told_ = 0;      // entries of the row already passed
   uint32_t row_page_ = 1;      // first page the row's next entry may have
   uint64_t entries_left_ = 0;  // of the checkpoint
+  // Told of the row being read. When the checkpoint breaks off inside a row, the footer or the scan
+  // of its segment must find these again, or they are lost: what is sealed then lists only what
+  // was found.
+  std::vector<CatalogEntry> row_entries_;
+  uint32_t broken_segment_ = kNoSegment;
+  uint32_t confirm_ = 0;        // of row_entries_
+  uint32_t confirm_found_ = 0;  // of what was found, in the order of pages
   uint32_t next_pending_ = 0;
   uint32_t segment_ = 0;  // being read
   FooterTrailer trailer_;
   TailScan scan_;
+  uint32_t careful_pages_ = 1;
+  uint32_t careful_until_ = 0;  // small windows before this page: one around here is not readable
   SegmentIo* seal_ = nullptr;
 };
 

@@ -134,11 +134,12 @@ void ScrubOp::end_entry(Status status) {
     target_.metrics.scrubbed_bytes.add(bytes_of(info_.place.pages));
   } else if (target_.user.on_live(info_.block, info_.place)) {
     target_.metrics.scrub_rot.add();
+    const DropReason reason = status.code() == Code::kIo ? DropReason::kMedia : DropReason::kRot;
     logf(LogLevel::kError, "flash",
-         "rot: block %s rank %u on target %u slice %u segment %u page %u, found by scrub: %s",
-         short_name(info_.block.base).c_str(), info_.block.rank, target_.index(), log_->slice(),
-         held_, info_.place.page, status.what());
-    target_.user.on_lost(info_.block, info_.place, DropReason::kRot);
+         "%s: block %s rank %u on target %u slice %u segment %u page %u, found by scrub: %s",
+         drop_reason_name(reason), short_name(info_.block.base).c_str(), info_.block.rank,
+         target_.index(), log_->slice(), held_, info_.place.page, status.what());
+    target_.user.on_lost(info_.block, info_.place, reason);
   }
   ++cursor_;
   return go(Stage::kEntry);

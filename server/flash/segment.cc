@@ -207,14 +207,15 @@ void SliceLog::append_ended(OpenSegment& open) {
   --open.pending;
 }
 
-OpenSegment* SliceLog::next_to_seal(bool all) {
+OpenSegment* SliceLog::next_to_seal(SealScope scope) {
   OpenSegment* newest[2] = {nullptr, nullptr};
   for (const auto& open : open_)
     newest[static_cast<size_t>(open->use)] = open.get();
   for (size_t i = 0; i < open_.size();) {
     OpenSegment& open = *open_[i];
     const bool quiet = open.pending == 0 && open.reserved_count == 0;
-    const bool newest_kept = !all && newest[static_cast<size_t>(open.use)] == &open;
+    const bool newest_kept =
+        scope == SealScope::kFull && newest[static_cast<size_t>(open.use)] == &open;
     if (!quiet || newest_kept) {
       ++i;
     } else if (open.io == nullptr) {  // never written: as free as before

@@ -66,7 +66,7 @@ struct Segment {
   uint32_t used_pages = 0;  // header page included
   uint32_t readers = 0;     // reads queued or at the device: not erased before they are done
   SegmentState state = SegmentState::kUnknown;
-  bool footer_rotten = false;  // no victim: nobody can say what it holds before the next start
+  bool footer_rotten = false;  // no victim: its footer does not say what it holds; see recovery
   OpenSegment* open = nullptr;
   bool readable() const {
     return state == SegmentState::kOpen || state == SegmentState::kSealing ||
@@ -75,6 +75,8 @@ struct Segment {
 };
 
 enum class SegmentUse : uint8_t { kAppend, kReclaim };
+// kFull: open segments that nobody will append to; kAll: the newest of each use too (a drain).
+enum class SealScope : uint8_t { kFull, kAll };
 struct SegmentIo;  // the writer's: header, footer, seal
 
 struct OpenSegment {
@@ -109,8 +111,8 @@ class SliceLog {
   // Assigns the pages at the cursor to one fragment, which counts as live from now on.
   Place place(OpenSegment& open, uint32_t pages, uint32_t lead_pages);
   void append_ended(OpenSegment& open);
-  // Open segments that may be sealed now (`all`: the newest too); never-written ones become free.
-  OpenSegment* next_to_seal(bool all);
+  // Open segments that may be sealed now; never-written ones become free.
+  OpenSegment* next_to_seal(SealScope scope);
   // The writer took it over: it is no longer open for anybody.
   void sealing(OpenSegment& open);
   void sealed(uint32_t segment);

@@ -41,17 +41,22 @@ void SegmentReader::read(SliceLog& log, Read& read) {
   read.held = false;
   ++reading_;
   Segment& segment = log.segment(place.segment);
-  // A table may come from memory that the caller did not verify: bounds are values, not asserts.
+  // A table may come from memory that the caller did not verify, and pages may have been asked for
+  // by another format than the fragment's: bounds are values, not asserts.
   const uint64_t first = lead ? 0 : read.entry.page_offset;
   const uint64_t count = lead ? place.lead_pages : pages_of(read.entry.stored_bytes);
   if (!segment.readable() || count == 0 || first + count > place.pages ||
       uint64_t{place.page} + place.pages > segment.used_pages) {
-    stale_.push(&slot);
-    return target_.reactor.make_ready(*this);
+    target_.metrics.reads_stale.add();
+    return end_early(slot, Status::corrupt("the place is not readable any more: look it up again"));
+  }
+  if (bytes_in(read.runs) < bytes_of(count)) {
+    return end_early(slot, Status::invalid("fewer pages than what lies there"));
   }
   ++segment.readers;
   slot.nonce = segment.nonce;
   slot.sequence = segment.sequence;
+  slot.tries = 1;
   slot.transfer.offset_bytes =
       target_.offset(log, place.segment, place.page + static_cast<uint32_t>(first));
   slot.transfer.length_bytes = bytes_of(count);
@@ -62,11 +67,17 @@ void SegmentReader::read(SliceLog& log, Read& read) {
   target_.io.submit(slot.transfer, IoClass::kDemand);
 }
 
+void SegmentReader::end_early(Slot& slot, Status why) {
+  VARVE_ASSERT(!why.ok());
+  slot.early = why;
+  early_.push(&slot);
+  target_.reactor.make_ready(*this);
+}
+
 void SegmentReader::run() {
-  for (size_t left = stale_.size(); left > 0; --left) {
-    Slot& slot = *stale_.pop();
-    target_.metrics.reads_stale.add();
-    finish(slot, Status::corrupt("the place is not readable any more: look it up again"));
+  for (size_t left = early_.size(); left > 0; --left) {
+    Slot& slot = *early_.pop();
+    finish(slot, slot.early);
   }
 }
 
@@ -74,16 +85,23 @@ void SegmentReader::done(Slot& slot) {
   Read& read = *slot.read;
   Segment& segment = slot.log->segment(read.place.segment);
   VARVE_ASSERT(segment.readers > 0);
+  const Status moved = slot.transfer.status;
+  if (moved.code() == Code::kIo && target_.ok() && slot.tries < kTries) {
+    ++slot.tries;
+    target_.metrics.reads_retried.add();
+    return target_.io.submit(slot.transfer, IoClass::kDemand);  // still counted as a reader
+  }
   --segment.readers;
   if (segment.readers == 0 && segment.state == SegmentState::kReclaiming) {
     target_.changed(*slot.log);  // reclaim may be waiting for the last reader
   }
   read.held = slot.transfer.held;
-  if (!slot.transfer.status.ok()) {
+  if (!moved.ok()) {
     target_.metrics.reads_failed.add();
-    const bool lost = !target_.ok();
-    return finish(slot,
-                  lost ? Status::unavailable("target failed during read") : slot.transfer.status);
+    if (!target_.ok()) return finish(slot, Status::unavailable("target failed during read"));
+    if (moved.code() != Code::kIo) return finish(slot, moved);
+    target_.metrics.reads_media.add();
+    return lost(slot, DropReason::kMedia, moved);
   }
   const Status status = verify(slot);
   if (status.ok()) {
@@ -94,12 +112,18 @@ void SegmentReader::done(Slot& slot) {
   }
   if (status.code() == Code::kInvalid) return finish(slot, status);
   target_.metrics.reads_corrupt.add();
+  return lost(slot, DropReason::kRot, Status::corrupt(status.what()));
+}
+
+// The user forgets the place: from now on it is a miss, and may be written anew elsewhere.
+void SegmentReader::lost(Slot& slot, DropReason reason, Status why) {
+  const Read& read = *slot.read;
   logf(LogLevel::kError, "flash",
-       "rot: block %s rank %u on target %u slice %u segment %u page %u: %s; it is forgotten",
-       short_name(read.block.base).c_str(), read.block.rank, read.place.target, read.place.slice,
-       read.place.segment, read.place.page, status.what());
-  target_.user.on_lost(read.block, read.place, DropReason::kRot);
-  finish(slot, Status::corrupt(status.what()));
+       "%s: block %s rank %u on target %u slice %u segment %u page %u: %s; it is forgotten",
+       drop_reason_name(reason), short_name(read.block.base).c_str(), read.block.rank,
+       read.place.target, read.place.slice, read.place.segment, read.place.page, why.what());
+  target_.user.on_lost(read.block, read.place, reason);
+  finish(slot, why);
 }
 
 Status SegmentReader::verify(const Slot& slot) const {

@@ -214,8 +214,8 @@ void SegmentWriter::finish(Slot& slot, Status status) {
   target_.changed(log);
 }
 
-void SegmentWriter::seal_quiet(SliceLog& log, bool all) {
-  while (OpenSegment* open_segment = log.next_to_seal(all)) {
+void SegmentWriter::seal_quiet(SliceLog& log, SealScope scope) {
+  while (OpenSegment* open_segment = log.next_to_seal(scope)) {
     SegmentIo& io = *open_segment->io;
     log.sealing(*open_segment);
     seal(io);

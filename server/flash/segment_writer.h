@@ -65,7 +65,7 @@ class SegmentWriter {
   // written. True: it is already, the waiter is not used.
   bool header_written(SegmentIo& io, HeaderWaiter& waiter);
   // Seals what is quiet: all but the newest open segments, or (`all`) these too.
-  void seal_quiet(SliceLog& log, bool all);
+  void seal_quiet(SliceLog& log, SealScope scope);
   // Recovery: an unsealed segment of an earlier life gets the footer it never had.
   SegmentIo& adopt(SliceLog& log, uint32_t segment);
   void seal(SegmentIo& io);

@@ -24,7 +24,6 @@ void TailScan::feed(ConstByteSpan pages) {
   VARVE_ASSERT(!pages.empty() && pages.size() % kPageBytes == 0);
   uint32_t left = pages_of(pages.size());
   VARVE_ASSERT(want_ + left <= segment_pages_, want_, left);
-  VARVE_ASSERT(left >= std::min(kHeaderPagesMax, segment_pages_ - want_), left);
   while (left > 0) {
     if (!verifying_) {
       const uint32_t skipped = seek(pages, want_);

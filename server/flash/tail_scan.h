@@ -18,7 +18,8 @@ class TailScan {
   bool done() const { return want_ >= segment_pages_; }
   // The page that the next window must begin at; ask again after each feed().
   uint32_t want_page() const { return want_; }
-  // Pages from want_page() on; at least kHeaderPagesMax of them unless the segment ends before.
+  // Pages from want_page() on. A header that they cut off is asked for again: when want_page() did
+  // not move, feed kHeaderPagesMax of them.
   void feed(ConstByteSpan pages);
   // These pages cannot be read: what covers them is torn.
   void skip(uint32_t pages);

@@ -16,10 +16,12 @@ namespace varve::flash {
 struct TargetMetrics {
   Counter appends, append_bytes, seals;
   Counter reads, read_bytes, reads_corrupt, reads_stale, reads_failed;
+  Counter reads_retried, reads_media;
   Histogram append_seconds, read_seconds;    // nanoseconds
   Counter recovered[3], recovered_bytes[3];  // by source: checkpoint, footer, tail
   Counter refused, dropped_generation, dropped_torn, dropped_rot, unreadable_segments;
   Counter reclaimed_segments, reinserted, reinserted_bytes, reclaim_dropped, reclaim_rot;
+  Counter reclaim_unaccounted;
   Counter room_wanted, checkpoints, checkpoint_entries;
   Counter scrubbed, scrubbed_bytes, scrub_rot;
   Gauge ok;

@@ -6,6 +6,7 @@
 
 #include "common/base/base.h"
 #include "common/metrics/metrics.h"
+#include "server/flash/flash.h"
 
 namespace varve {
 
@@ -34,7 +35,7 @@ struct OpMetrics {
   Counter evict_skipped_busy, evict_unsatisfied;
   Counter recovered_blocks, recovered_bytes, recovered_older, recovered_full, replaced_older;
   Counter reclaim_dead, reclaim_reinserted, reclaim_dropped;
-  Counter lost[9];  // by flash::DropReason
+  Counter lost[flash::kDropReasons];  // by flash::DropReason
 
   void register_in(MetricSet& metrics) const;
 };

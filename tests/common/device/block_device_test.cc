@@ -356,7 +356,7 @@ TEST_F(ScriptedTest, AWriteThatMovesNothingForeverFailsTheDevice) {
   EXPECT_TRUE(device.failed());
 }
 
-TEST_F(ScriptedTest, MediaErrorsFailOneRequestUntilTooManyComeInARow) {
+TEST_F(ScriptedTest, MediaErrorsFailOneRequestUntilTooManyPlacesHaveThem) {
   for (const int error : {EIO, ENODATA, EILSEQ}) {
     device.results = {-error};
     const Status status = world.read(device, 0, memory.data(), kPageBytes);
@@ -365,13 +365,22 @@ TEST_F(ScriptedTest, MediaErrorsFailOneRequestUntilTooManyComeInARow) {
     EXPECT_FALSE(device.failed());
   }
   EXPECT_TRUE(world.read(device, 0, memory.data(), kPageBytes).ok());  // the row is broken
-  for (uint32_t i = 0; i < BlockDevice::kMediaErrorsMax; ++i) {
+  const uint64_t place_bytes = device.capacity_bytes() / (2 * BlockDevice::kMediaPlacesMax);
+  for (uint32_t i = 0; i < BlockDevice::kMediaPlacesMax; ++i) {
     EXPECT_FALSE(device.failed()) << i;
     device.results = {-EIO};
-    EXPECT_EQ(world.read(device, 0, memory.data(), kPageBytes).code(), Code::kIo);
+    EXPECT_EQ(world.read(device, i * place_bytes, memory.data(), kPageBytes).code(), Code::kIo);
   }
   EXPECT_TRUE(device.failed());
-  EXPECT_EQ(device.counters().media_errors, 3u + BlockDevice::kMediaErrorsMax);
+  EXPECT_EQ(device.counters().media_errors, 3u + BlockDevice::kMediaPlacesMax);
+}
+
+TEST_F(ScriptedTest, OneBadPlaceNeverFailsTheDeviceHoweverOftenItIsRead) {
+  for (uint32_t i = 0; i < 10 * BlockDevice::kMediaPlacesMax; ++i) {
+    device.results = {-EIO};
+    EXPECT_EQ(world.read(device, kPageBytes, memory.data(), kPageBytes).code(), Code::kIo);
+  }
+  EXPECT_FALSE(device.failed());
 }
 
 TEST_F(ScriptedTest, AnyWriteOrFlushErrorFailsTheDevice) {

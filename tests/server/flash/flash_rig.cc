@@ -89,8 +89,9 @@ void FakeUser::know(const BlockId& block, const Place& place, const Attempt& att
   evicted.erase(block);
 }
 
-void FakeUser::on_lost(const BlockId& block, const Place& place, DropReason) {
+void FakeUser::on_lost(const BlockId& block, const Place& place, DropReason reason) {
   lost.insert(block);
+  reasons.insert(reason);
   auto found = known.find(block);
   if (found == known.end() || found->second.place != place) return;
   known.erase(found);

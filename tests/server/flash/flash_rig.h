@@ -56,6 +56,7 @@ class FakeUser final : public FlashUser {
   Flash* flash = nullptr;
   std::map<BlockId, Known> known;
   std::set<BlockId> evicted, lost, pinned;
+  std::set<DropReason> reasons;  // of lost
   std::vector<uint32_t> failed;  // targets, in the order told
   std::vector<FragmentInfo> told;
   uint64_t age = 0;

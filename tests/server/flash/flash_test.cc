@@ -128,7 +128,7 @@ TEST(Flash, AStuckDriveFailsAloneAndTheOthersDoNotNotice) {
   const TestFragment& lost = *rig.fragment(test_block(1));
   EXPECT_EQ(rig.read_back(lost.block, lost).code(), Code::kUnavailable);
   EXPECT_EQ(rig.user().failed.size(), 1u);  // told once
-  rig.stop();  // a stuck target does not hold up the end
+  rig.stop();                               // a stuck target does not hold up the end
 }
 
 TEST(Flash, ATargetThatFailsDuringRecoveryDoesNotHoldUpTheOthers) {

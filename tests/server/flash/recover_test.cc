@@ -376,5 +376,125 @@ TEST(Recover, UnreadableSegmentHeaderCostsOnlyThatSegment) {
   EXPECT_EQ(rig.metric("unreadable_segments_total"), 1);
 }
 
+// Goal: what a checkpoint told and the tail scan does not confirm must not stop the daemon later.
+// Method: one checkpoint page, one footer and one fragment of the same segment rot; then reclaim.
+TEST(Recover, ToldByACheckpointButRottenInTheTailDoesNotStopReclaim) {
+  RigOptions options;
+  options.slices = 1;
+  options.segment_pages = 256;
+  options.segments = 12;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    ASSERT_NE(rig.append(seed, 1, 5000), nullptr);
+    rig.run_until([&] { return rig.appended.back()->done; });
+  }
+  const TestFragment* f = rig.appended[0].get();
+  const Place place = f->append.place;
+  rig.stop();
+  const auto geometry = geometry_of(rig.super(0));
+  for (uint32_t area = 0; area < 2; ++area) {
+    rig.platter(0).bytes()[bytes_of(geometry->checkpoint_page(0, area) + 3) + 40] ^= std::byte{1};
+  }
+  const uint64_t segment = geometry->segment_page(0, place.segment);
+  rig.platter(0).bytes()[bytes_of(segment + geometry->segment_pages - 1) + 100] ^= std::byte{1};
+  rig.platter(0).bytes()[bytes_of(segment + place.page + 1) + 100] ^= std::byte{1};
+  rig.start_and_recover();
+  EXPECT_EQ(rig.user().find(f->block), nullptr);  // told, and taken back
+  EXPECT_EQ(rig.user().lost.count(f->block), 1u);
+  EXPECT_EQ(rig.user().known.size(), 99u);
+  rig.settle(kSecond);
+  std::vector<BlockId> others;
+  for (const auto& [block, known] : rig.user().known) {
+    if (block != f->block && known.place.segment == place.segment) others.push_back(block);
+  }
+  for (const BlockId& block : others)
+    rig.user().evict(block);
+  for (uint64_t seed = 1000; seed < 2000; ++seed) {
+    if (rig.append(seed, 1, 5000) != nullptr) {
+      rig.run_until([&] { return rig.appended.back()->done; });
+    } else {
+      rig.settle(100 * kMillisecond);
+    }
+  }
+  EXPECT_GT(rig.metric("reclaimed_segments_total"), 0);
+  EXPECT_EQ(rig.metric("reclaim_unaccounted_total"), 0);
+}
+
+// Goal: a footer that lists less than what a checkpoint told keeps its segment, and nobody stops.
+// Method: the footer of one segment is sealed anew without its last entry.
+TEST(Recover, AFooterThatListsLessThanTheCheckpointKeepsItsSegment) {
+  RigOptions options;
+  options.slices = 1;
+  options.segment_pages = 256;
+  options.segments = 12;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    ASSERT_NE(rig.append(seed, 1, 5000), nullptr);
+    rig.run_until([&] { return rig.appended.back()->done; });
+  }
+  const Place place = rig.appended[0]->append.place;
+  rig.stop();
+  const auto geometry = geometry_of(rig.super(0));
+  const uint64_t last = geometry->segment_page(0, place.segment) + geometry->segment_pages - 1;
+  const ByteSpan page = rig.platter(0).bytes().subspan(bytes_of(last), kPageBytes);
+  auto trailer = load<FooterTrailer>(page);
+  ASSERT_GT(trailer.entry_count, 1u);
+  const uint32_t pages = footer_pages_of(trailer.entry_count);
+  --trailer.entry_count;
+  ASSERT_EQ(footer_pages_of(trailer.entry_count), pages);
+  store(page, 0, trailer);
+  seal_page(page, nonce_seed(trailer.nonce), 0, trailer.sequence);
+  rig.start_and_recover();
+  EXPECT_EQ(rig.user().known.size(), 100u);
+  std::vector<BlockId> others;
+  const TestFragment* kept = nullptr;
+  for (const auto& [block, known] : rig.user().known) {
+    if (known.place.segment != place.segment) continue;
+    const TestFragment* f = rig.fragment(block);
+    if (kept == nullptr || f->append.place.page > kept->append.place.page) kept = f;
+  }
+  for (const auto& [block, known] : rig.user().known) {
+    if (block != kept->block && known.place.segment == place.segment) others.push_back(block);
+  }
+  rig.user().pinned.insert(kept->block);
+  for (const BlockId& block : others)
+    rig.user().evict(block);
+  for (uint64_t seed = 1000; seed < 2000; ++seed) {
+    if (rig.append(seed, 1, 5000) != nullptr) {
+      rig.run_until([&] { return rig.appended.back()->done; });
+    } else {
+      rig.settle(100 * kMillisecond);
+    }
+  }
+  EXPECT_GT(rig.metric("reclaimed_segments_total"), 0);
+  EXPECT_EQ(rig.metric("reclaim_unaccounted_total"), 1);
+  EXPECT_TRUE(rig.read_back(kept->block, *kept).ok());  // what the index names is still there
+}
+
+// Goal: one bad sector in a tail costs the fragment it lies in, not a whole window of them.
+TEST(Recover, OneBadSectorInATailCostsOneFragment) {
+  RigOptions options;
+  options.slices = 1;
+  options.segment_pages = 512;
+  options.segments = 8;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 60; ++seed)
+    ASSERT_NE(rig.append(seed, 1, 5000), nullptr);
+  rig.run_until([&] { return rig.user().known.size() == 60; });
+  const Place place = rig.appended[30]->append.place;
+  rig.power_cut();
+  rig.start();
+  const auto geometry = geometry_of(rig.super(0));
+  rig.device(0).sector_error_set(
+      bytes_of(geometry->segment_page(0, place.segment) + place.page + 1), kPageBytes);
+  rig.recover();
+  EXPECT_TRUE(rig.flash().target_ok(0));
+  EXPECT_EQ(rig.user().known.size(), 59u);
+  EXPECT_EQ(rig.user().find(rig.appended[30]->block), nullptr);
+}
+
 }  // namespace
 }  // namespace varve::flash

@@ -103,16 +103,56 @@ TEST(SegmentReader, AStalePlaceIsCorruptButNoRot) {
   EXPECT_EQ(world.metric("reads_corrupt_total"), 0);
 }
 
-TEST(SegmentReader, AMediaErrorIsOneFailedRead) {
+TEST(SegmentReader, AMediaErrorIsAskedTwiceAndThenOneLostFragment) {
   World world;
   const auto geometry = geometry_of(world.super(0));
   const Place place = world.f->append.place;
   const uint64_t at = bytes_of(geometry->segment_page(place.slice, place.segment) + place.page);
   world.device(0).sector_error_set(at, kPageBytes);
+  const uint64_t reads = world.device(0).counters().reads;
   Lead lead(world, *world.f, place);
   EXPECT_EQ(lead.go().code(), Code::kIo);
+  EXPECT_EQ(world.device(0).counters().reads - reads, 2u);
   EXPECT_TRUE(world.flash().target_ok(0));
+  EXPECT_EQ(world.user().lost.count(world.f->block), 1u);
+  EXPECT_EQ(world.user().reasons.count(DropReason::kMedia), 1u);
+  EXPECT_EQ(world.user().find(world.f->block), nullptr);  // a miss, and may be written anew
+  EXPECT_EQ(world.metric("reads_retried_total"), 1);
+  EXPECT_EQ(world.metric("reads_media_total"), 1);
+  EXPECT_EQ(world.flash().usage(0).live_pages, 0u);
+}
+
+TEST(SegmentReader, OneBadBlockAskedForAgainAndAgainFailsNoTarget) {
+  World world;
+  const auto geometry = geometry_of(world.super(0));
+  const Place place = world.f->append.place;
+  const uint64_t at = bytes_of(geometry->segment_page(place.slice, place.segment) + place.page);
+  world.device(0).sector_error_set(at, kPageBytes);
+  for (int i = 0; i < 20; ++i) {
+    Lead lead(world, *world.f, place);
+    EXPECT_EQ(lead.go().code(), Code::kIo);
+  }
+  EXPECT_TRUE(world.flash().target_ok(0));
+}
+
+TEST(SegmentReader, FewerPagesThanTheFragmentsLeadIsRefusedAndNothingIsLost) {
+  World world;
+  const Place place = world.f->append.place;
+  ASSERT_GE(place.lead_pages, 2u);
+  Lead lead(world, *world.f, place);
+  lead.run.iov_len -= kPageBytes;
+  EXPECT_EQ(lead.go().code(), Code::kInvalid);
+  Lead extent(world, *world.f, place);  // an extent too
+  extent.read.kind = Read::Kind::kExtent;
+  extent.read.attempt = world.f->attempt;
+  extent.read.extent = 1;
+  extent.read.entry = world.f->table[1];
+  extent.run.iov_len = kPageBytes;
+  ASSERT_GT(pages_of(extent.read.entry.stored_bytes), 1u);
+  EXPECT_EQ(extent.go().code(), Code::kInvalid);
   EXPECT_TRUE(world.user().lost.empty());
+  EXPECT_EQ(world.metric("reads_corrupt_total"), 0);
+  EXPECT_NE(world.user().find(world.f->block), nullptr);
 }
 
 TEST(SegmentReader, AStuckTargetEndsItsReadsAndKeepsTheirPages) {

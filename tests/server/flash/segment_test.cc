@@ -90,8 +90,8 @@ TEST(SliceLog, ReturnsASegmentThatWasNeverWritten) {
   Log log(tiny());
   ASSERT_TRUE(log.reserve(10));
   log.unreserve(10);
-  EXPECT_EQ(log.next_to_seal(false), nullptr);  // still the newest
-  EXPECT_EQ(log.next_to_seal(true), nullptr);
+  EXPECT_EQ(log.next_to_seal(SealScope::kFull), nullptr);  // still the newest
+  EXPECT_EQ(log.next_to_seal(SealScope::kAll), nullptr);
   EXPECT_EQ(log.open_count(), 0u);
   EXPECT_EQ(log.free_count(), 12u);
 }
@@ -103,9 +103,9 @@ TEST(SliceLog, SealsAnOldSegmentOnlyWhenNothingIsOutForIt) {
   OpenSegment& first = log.take_reserved(20);
   mark_written(first);
   log.place(first, 20, 2);
-  EXPECT_EQ(log.next_to_seal(false), nullptr);  // its append is pending
+  EXPECT_EQ(log.next_to_seal(SealScope::kFull), nullptr);  // its append is pending
   log.append_ended(first);
-  EXPECT_EQ(log.next_to_seal(false), &first);
+  EXPECT_EQ(log.next_to_seal(SealScope::kFull), &first);
   const uint32_t segment = first.segment;
   log.sealing(first);
   log.sealed(segment);
@@ -138,7 +138,7 @@ TEST(SliceLog, AReservationIsNeverBroken) {
           log.append_ended(open);
         }
       }
-      while (OpenSegment* open = log.next_to_seal(false)) {
+      while (OpenSegment* open = log.next_to_seal(SealScope::kFull)) {
         const uint32_t segment = open->segment;
         log.sealing(*open);
         log.sealed(segment);
@@ -175,7 +175,7 @@ TEST(SliceLog, ChoosesTheVictimThatWinsMost) {
       log.append_ended(open);
     }
   }
-  while (OpenSegment* open = log.next_to_seal(true)) {
+  while (OpenSegment* open = log.next_to_seal(SealScope::kAll)) {
     const uint32_t segment = open->segment;
     log.sealing(*open);
     log.sealed(segment);
