@@ -14,8 +14,9 @@
 //   fence. F3 every send() completes exactly once, in a later turn; on close with kUnavailable. F4
 //   the send queue is bounded in messages and bytes; the caller checks can_send() first
 //      (asserted).
-//   F5 a peer that drains nothing for stall_ns_max, or begins a message and sends no more of it for
-//      as long, or sends a head or length over its limit, is closed with its cause.
+//   F5 a peer that drains less than a message and stall_bytes_min in stall_ns_max, or begins a
+//      message and sends less than that of it in as long, or sends a head or length over its limit,
+//      is closed with its cause.
 #pragma once
 
 #include <sys/uio.h>
@@ -83,6 +84,7 @@ struct LinkOptions {
   uint32_t send_messages_max = 4096;
   uint64_t send_bytes_max = 64 * kMiB;      // of payload; at least kPayloadBytesMax
   Nanos stall_ns_max = 30 * kSecond;        // F5; also bounds connecting
+  uint32_t stall_bytes_min = 64 * kKiB;     // a message, or so much of one, is progress
   uint32_t head_bytes_max = kHeadBytesMax;  // of incoming heads; see set_head_bytes_max
   std::string congestion = "cubic";         // TCP_CONGESTION; empty = the system's default
   uint32_t socket_buffer_bytes = 0;         // 0 = the system's autotuning

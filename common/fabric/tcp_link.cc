@@ -30,6 +30,7 @@ TcpLink::TcpLink(Reactor& reactor, Socket socket, const SocketAddress& peer, Beg
       peer_(peer),
       begin_(begin),
       stall_ns_max_(options.stall_ns_max),
+      stall_bytes_min_(options.stall_bytes_min),
       queue_(options.send_messages_max, options.send_bytes_max),
       reader_(options.head_bytes_max) {
   VARVE_ASSERT(socket_.is_open());
@@ -49,7 +50,7 @@ void TcpLink::start(LinkUser& user) {
   VARVE_ASSERT(reactor_.on_owner_core());
   VARVE_ASSERT(state_ == State::kFresh);
   user_ = &user;
-  send_progress_ns_ = receive_progress_ns_ = reactor_.now_ns();
+  send_progress_.since_ns = receive_progress_.since_ns = reactor_.now_ns();
   if (begin_ == Begin::kConnect) {
     state_ = State::kConnecting;
     start_connect();
@@ -61,7 +62,7 @@ void TcpLink::start(LinkUser& user) {
 
 void TcpLink::open() {
   state_ = State::kOpen;
-  send_progress_ns_ = receive_progress_ns_ = reactor_.now_ns();
+  send_progress_.since_ns = receive_progress_.since_ns = reactor_.now_ns();
   start_receive();
   if (!queue_.empty()) reactor_.make_ready(*this);
 }
@@ -86,7 +87,9 @@ bool TcpLink::send_head(ConstByteSpan head) {
 // Nothing is started here: what one turn queues leaves in one system call.
 void TcpLink::queue(ConstByteSpan head, SendRequest* request) {
   VARVE_ASSERT(reactor_.on_owner_core());
-  if (queue_.empty()) send_progress_ns_ = reactor_.now_ns();
+  if (queue_.empty()) {
+    send_progress_ = {.since_ns = reactor_.now_ns(), .messages = counters_.sent_messages};
+  }
   queue_.push(head, request);
   watch();
   if (state_ == State::kOpen && !send_.in_flight) reactor_.make_ready(*this);
@@ -133,8 +136,8 @@ void TcpLink::sent(int64_t result) {
   if (result < 0 && !is_transient(result)) return close(lost("send failed", result));
   SendRequests finished;
   if (result > 0) {
-    send_progress_ns_ = reactor_.now_ns();
     queue_.sent(static_cast<uint64_t>(result), finished, counters_);
+    note(send_progress_, static_cast<uint64_t>(result), counters_.sent_messages);
   }
   if (!queue_.empty()) reactor_.make_ready(*this);
   // Last: an owner may queue more, or close the link, whose end comes in a later turn.
@@ -160,10 +163,12 @@ void TcpLink::received(int64_t result) {
   }
   if (result < 0 && !is_transient(result)) return close(lost("receive failed", result));
   if (result > 0) {
-    receive_progress_ns_ = reactor_.now_ns();
+    const bool was_idle = !reader_.in_message();
     const Status status = reader_.received(static_cast<uint64_t>(result), *user_, counters_);
     if (state_ != State::kOpen) return;  // an upcall closed the link
     if (!status.ok()) return close(status);
+    if (was_idle) receive_progress_.since_ns = reactor_.now_ns();  // silence before it counts not
+    note(receive_progress_, static_cast<uint64_t>(result), counters_.received_messages);
   }
   start_receive();
   watch();
@@ -200,6 +205,13 @@ void TcpLink::finish() {
   user_->on_closed(cause_);  // may destroy this link
 }
 
+void TcpLink::note(Progress& progress, uint64_t bytes, uint64_t messages) {
+  VARVE_ASSERT(messages >= progress.messages, messages, progress.messages);
+  progress.bytes += bytes;
+  if (messages == progress.messages && progress.bytes < stall_bytes_min_) return;
+  progress = {.since_ns = reactor_.now_ns(), .bytes = 0, .messages = messages};
+}
+
 void TcpLink::watch() {
   const bool owed = state_ == State::kConnecting || !queue_.empty() || reader_.in_message();
   if (owed && !stall_.armed()) reactor_.arm(stall_, stall_ns_max_);
@@ -210,14 +222,15 @@ void TcpLink::check_stall() {
   VARVE_ASSERT(state_ == State::kConnecting || state_ == State::kOpen);
   const bool sending = state_ == State::kConnecting || !queue_.empty();
   Nanos since_ns = kNever;
-  if (sending) since_ns = send_progress_ns_;
-  if (reader_.in_message()) since_ns = std::min(since_ns, receive_progress_ns_);
+  if (sending) since_ns = send_progress_.since_ns;
+  if (reader_.in_message()) since_ns = std::min(since_ns, receive_progress_.since_ns);
   if (since_ns == kNever) return;  // idle; armed again when something is owed
   const Nanos waited_ns = reactor_.now_ns() - since_ns;
   if (waited_ns < stall_ns_max_) return reactor_.arm(stall_, stall_ns_max_ - waited_ns);
   if (state_ == State::kConnecting) return close(Status::timed_out("no answer to connect"));
-  close(sending && since_ns == send_progress_ns_ ? Status::timed_out("peer drains nothing")
-                                                 : Status::timed_out("peer sends half a message"));
+  close(sending && since_ns == send_progress_.since_ns
+            ? Status::timed_out("peer drains nothing, or next to nothing")
+            : Status::timed_out("peer sends half a message and next to nothing more"));
 }
 
 }  // namespace varve

@@ -60,6 +60,7 @@ class TcpLink final : public Link, private Task {
   SocketAddress peer_;
   const Begin begin_;
   const Nanos stall_ns_max_;
+  const uint32_t stall_bytes_min_;
   State state_ = State::kFresh;
   LinkUser* user_ = nullptr;
   Status cause_;
@@ -70,8 +71,14 @@ class TcpLink final : public Link, private Task {
   std::array<iovec, kSendPiecesMax> send_iov_;
   std::array<iovec, MessageReader::kIovMax> receive_iov_;
   Timer stall_;
-  Nanos send_progress_ns_ = 0;
-  Nanos receive_progress_ns_ = 0;
+  // Since when, and how much of it already: a byte now and then is no progress (F5).
+  struct Progress {
+    Nanos since_ns = 0;
+    uint64_t bytes = 0;
+    uint64_t messages = 0;  // the link's counter when it began
+  };
+  void note(Progress& progress, uint64_t bytes, uint64_t messages);
+  Progress send_progress_, receive_progress_;
   Counters counters_;
 };
 

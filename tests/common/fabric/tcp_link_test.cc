@@ -167,6 +167,38 @@ TEST_P(TcpLinkTest, APeerThatStopsInTheMiddleOfAMessageIsClosed) {
   EXPECT_EQ(user_.cause().code(), Code::kTimedOut);
 }
 
+// Goal: memory that a message is received into is not held by a byte now and then (F5).
+TEST_P(TcpLinkTest, APeerThatTricklesIsClosed) {
+  const std::vector<std::byte> bytes =
+      message_bytes("hello", std::vector<std::byte>(kPayloadBytesMax, std::byte{7}));
+  put(ConstByteSpan(bytes).first(1000));
+  ASSERT_TRUE(world().until([&] { return user_.in_place(); }));
+  size_t at = 1000;
+  for (int second = 0; second < 4; ++second) {
+    put(ConstByteSpan(bytes).subspan(at++, 1));
+    world().settle();
+    world().pass(kSecond);
+  }
+  EXPECT_FALSE(user_.is_closed());
+  put(ConstByteSpan(bytes).subspan(at, 1));
+  world().settle();
+  world().pass(2 * kSecond);
+  ASSERT_TRUE(closes());
+  EXPECT_EQ(user_.cause().code(), Code::kTimedOut);
+}
+
+TEST_P(TcpLinkTest, APeerThatIsSlowButNotThatSlowIsServed) {
+  const std::vector<std::byte> bytes =
+      message_bytes("hello", std::vector<std::byte>(kPayloadBytesMax, std::byte{7}));
+  for (size_t at = 0; at < bytes.size(); at += 64 * kKiB) {
+    put(ConstByteSpan(bytes).subspan(at, std::min<size_t>(64 * kKiB, bytes.size() - at)));
+    world().settle();
+    world().pass(4 * kSecond);
+  }
+  ASSERT_TRUE(world().until([&] { return user_.count() == 1; }));
+  EXPECT_FALSE(user_.is_closed());
+}
+
 TEST_P(TcpLinkTest, APeerThatStopsInsideAPrefixIsClosed) {
   put(text_bytes("V"));
   world().settle();
