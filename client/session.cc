@@ -9,13 +9,13 @@ namespace {
 constexpr Nanos kTick = 20 * kMillisecond;  // grain of connect, ping and silence timers
 
 // Which frames a daemon may send on which lane (docs/WIRE.md 3).
-bool is_expected(wire::FrameType type, bool urgent) {
+bool is_expected(wire::FrameType type, wire::LaneKind lane) {
   switch (type) {
     case wire::FrameType::kHelloOk:
     case wire::FrameType::kRefused:
       return true;
     case wire::FrameType::kData:
-      return !urgent;
+      return lane == wire::LaneKind::kBulk;
     case wire::FrameType::kFormatOk:
     case wire::FrameType::kMatched:
     case wire::FrameType::kReleased:
@@ -27,7 +27,7 @@ bool is_expected(wire::FrameType type, bool urgent) {
     case wire::FrameType::kPing:
     case wire::FrameType::kPong:
     case wire::FrameType::kGoodbye:
-      return urgent;
+      return lane == wire::LaneKind::kUrgent;
     default:
       return false;
   }
@@ -184,7 +184,8 @@ void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t pay
   heard_ns_ = reactor_.now_ns();
   auto frame = wire::decode(head);
   if (!frame) return drop(frame.error());
-  if (!is_expected(frame->header.type, lane.index == 0)) {
+  const wire::LaneKind kind = lane.index == 0 ? wire::LaneKind::kUrgent : wire::LaneKind::kBulk;
+  if (!is_expected(frame->header.type, kind)) {
     return drop(Status::invalid("a frame that a daemon does not send on this lane"));
   }
   if (const auto* ok = std::get_if<wire::HelloOkView>(&frame->body)) {

@@ -135,6 +135,11 @@ Status read(Reader& in, PulledView& view) {
   return in.take_padding(view.body.count);
 }
 
+// Peers of different versions tell each other so by these, whose layout never changes.
+bool is_for_ever(FrameType type) {
+  return type == FrameType::kHello || type == FrameType::kHelloOk || type == FrameType::kRefused;
+}
+
 template <class View>
 Result<Frame> decode_as(const FrameHeader& header, Reader& in) {
   Frame frame{header, View{}};
@@ -149,7 +154,8 @@ Result<Frame> decode(ConstByteSpan head) {
   Reader in(head);
   FrameHeader header;
   VARVE_RETURN_IF_ERROR(in.take(header));
-  if (header.version != kVersion) return Status::invalid("frame: unknown version");
+  if (header.version != kVersion && !is_for_ever(header.type))
+    return Status::invalid("frame: unknown version");
   if (header.reserved != 0) return Status::invalid("frame: reserved field");
   if (header.body_bytes != head.size() - sizeof(FrameHeader)) {
     return Status::invalid("frame: body_bytes does not fit the head");

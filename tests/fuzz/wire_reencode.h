@@ -78,7 +78,10 @@ class Reencoder {
 // The bytes live in `buffer`, which holds at least kHeadBytesMax.
 inline ConstByteSpan reencode(const Frame& frame, ByteSpan buffer) {
   Encoder encoder(buffer);
-  return std::visit(Reencoder(encoder, frame.header.op), frame.body);
+  const ConstByteSpan head = std::visit(Reencoder(encoder, frame.header.op), frame.body);
+  // The frames of every version may carry another one than ours in their header.
+  store(buffer, 0, frame.header.version);
+  return head;
 }
 
 }  // namespace varve::wire
