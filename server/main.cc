@@ -377,6 +377,14 @@ SessionOptions session_options(Node& node) {
   while (options.boot_id == 0)
     options.boot_id = node.entropy.next64();
   options.drain_ms = node.config.drain_ms;
+  options.sessions_max = node.config.sessions;
+  for (const auto& thread : node.threads) {  // values that never change after open
+    Shard& shard = *thread->shard;
+    options.fragment_pages_max =
+        std::min(options.fragment_pages_max, shard.flash().fragment_pages_max());
+    options.push_bytes_max =
+        std::min(options.push_bytes_max, shard.tier().limit_bytes(Budget::kPush));
+  }
   return options;
 }
 

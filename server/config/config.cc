@@ -82,6 +82,7 @@ std::vector<std::string> ServerConfig::problems() const {
   check_bytes(out, "--target-bytes", target_bytes, kTargetFloor, kTargetMax);
   check_bytes(out, "--dram-bytes", dram_bytes, kDramFloor, kDramMax);
   check_range(out, "--shards", shards, 1, kShardsMax);
+  check_range(out, "--sessions", sessions, 1, 4096);
   check_range(out, "--drain-ms", drain_ms, 100, 600000);
   check_range(out, "--fault-spill-per-mille", faults.spill_per_mille, 0, 1000);
   if (faults.spill_per_mille > 0 && !faults.volatile_cache) {
@@ -159,6 +160,7 @@ std::string ServerConfig::print() const {
   line("--dram-bytes", bytes_text(dram_bytes), true);
   line("--shards", std::to_string(shards), true);
   line("--io", io_setting_name(io));
+  line("--sessions", std::to_string(sessions));
   line("--metrics-file", metrics_path());
   line("--drain-ms", std::to_string(drain_ms));
   line("--log-level", log_level);

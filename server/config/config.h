@@ -52,7 +52,9 @@ struct ServerConfig {
   // 0 = half of the cores, at least 1: the other half is for the engines on the same machine.
   uint32_t shards = 0;
   IoSetting io =
-      IoSetting::kAuto;            // io_uring where the kernel lets us, else epoll, said in the log
+      IoSetting::kAuto;  // io_uring where the kernel lets us, else epoll, said in the log
+  // Clients at once; an engine has one per worker process. What one costs: docs/OPERATIONS.md.
+  uint32_t sessions = 256;
   std::string metrics_file;        // empty = DATA/metrics.prom, rewritten every second
   uint32_t drain_ms = 10000;       // bound of a graceful stop
   std::string log_level = "info";  // debug, info, warn, error

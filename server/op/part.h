@@ -21,6 +21,7 @@
 namespace varve {
 
 class PushOp;
+struct FormatCounts;  // the session's
 
 // A format as a session registered it: immutable while any part refers to it.
 struct SessionFormat {
@@ -28,6 +29,7 @@ struct SessionFormat {
   Digest fingerprint;
   uint64_t lineage = 0;             // xxh3 of the lineage text
   std::vector<ExtentTable> tables;  // per rank
+  FormatCounts* counts = nullptr;   // the session's
 };
 
 // Ids of one request as they came, ids[position], and their positions grouped by home shard, rising
@@ -160,6 +162,7 @@ struct PullPart : Part {
   LeaseId lease = 0;  // this home's; 0 = best effort
   bool lease_required =
       false;  // the client named a lease: without a valid one kTimedOut, nothing is read
+  bool lease_over = false;  // out: that is why nothing was read
   uint32_t extent_first = 0, extent_end = 0;
   Nanos first_wanted_ns = 0;  // absolute
   Nanos layer_ns = 0;

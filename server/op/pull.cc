@@ -73,6 +73,7 @@ Status PullOp::locate() {
   if (cut_short()) return end_;
   if (part_->lease_required && !context_.leases->holds(part_->lease, part_->session)) {
     context_.metrics.pull_lease_refused.add();
+    part_->lease_over = true;
     return Status::timed_out("the lease is over");
   }
   for (uint32_t i = 0; i < items_.size(); ++i) {

@@ -1,6 +1,7 @@
 // The pools and counters of all sessions, and how a part of a session speaks and fails.
 #include "server/session/context.h"
 
+#include <cstdio>
 #include <string>
 
 #include "server/session/formats.h"
@@ -10,6 +11,12 @@
 #include "server/session/requests.h"
 
 namespace varve {
+
+namespace {
+
+constexpr uint32_t kFingerprintShown = 8;  // bytes: enough to tell formats apart in a log
+
+}  // namespace
 
 const char* malformed_name(Malformed kind) {
   static constexpr const char* kNames[kMalformedKinds] = {"frame",  "lane",   "state",
@@ -22,6 +29,11 @@ const char* discarded_name(Discarded kind) {
   return kNames[static_cast<uint8_t>(kind)];
 }
 
+const char* slow_name(Slow kind) {
+  static constexpr const char* kNames[kSlowKinds] = {"extent", "data"};
+  return kNames[static_cast<uint8_t>(kind)];
+}
+
 SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& session_options,
                                std::vector<Shard*> home_shards)
     : reactor(session_reactor),
@@ -29,8 +41,10 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
       shards(std::move(home_shards)),
       head_buffer(kHeadBytesMax) {
   const auto shard_count = static_cast<uint32_t>(shards.size());
-  formats =
-      std::make_unique<FormatTable>(options.formats_max, options.formats_bytes_max, options.k);
+  formats = std::make_unique<FormatTable>(
+      options.formats_max, options.formats_bytes_max, options.k,
+      BlockLimits{options.fragment_pages_max, options.push_bytes_max});
+  format_counts.reserve(options.formats_max + 1);
   matches = std::make_unique<Pool<PendingMatch>>(options.matches_sum_max, shard_count);
   reserves = std::make_unique<Pool<PendingReserve>>(options.reserves_sum_max, shard_count);
   pulls = std::make_unique<Pool<PendingPull>>(options.pulls_sum_max, shard_count);
@@ -39,6 +53,31 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
 }
 
 SessionContext::~SessionContext() = default;
+
+FormatCounts& SessionContext::counts_of(const Digest& fingerprint) {
+  char hex[2 * kFingerprintShown + 1];
+  for (uint32_t i = 0; i < kFingerprintShown; ++i) {
+    std::snprintf(hex + 2 * i, 3, "%02x", static_cast<unsigned>(fingerprint.bytes[i]));
+  }
+  std::string label = format_counts.size() < options.formats_max ? hex : "other";
+  for (const auto& known : format_counts) {
+    if (known->label == label || known->label == hex) return *known;
+  }
+  VARVE_ASSERT(format_counts.size() <= options.formats_max, format_counts.size());
+  format_counts.push_back(std::make_unique<FormatCounts>());
+  FormatCounts& counts = *format_counts.back();
+  counts.label = std::move(label);
+  if (metric_set == nullptr) return counts;
+  const std::string labels = "format=\"" + counts.label + "\"";
+  metric_set->add(
+      {"varve_format_matched_ids_total", labels, "Ids that MATCH asked for, by format."},
+      &counts.ids);
+  metric_set->add({"varve_format_hit_ids_total", labels, "Ids that MATCH found, by format."},
+                  &counts.hits);
+  metric_set->add({"varve_format_pushed_blocks_total", labels, "Blocks committed, by format."},
+                  &counts.pushed_blocks);
+  return counts;
+}
 
 void SessionScope::reply(ConstByteSpan head) {
   if (ending || urgent == nullptr || urgent->closing()) return;  // on_lane_closed knows why
@@ -54,6 +93,12 @@ void SessionScope::fail(Status cause) {
 
 void SessionScope::fail_malformed(Malformed kind, Status cause) {
   if (failure.ok() && !ending) context.metrics.malformed[static_cast<uint8_t>(kind)].add();
+  fail(cause);
+}
+
+void SessionScope::fail_slow(Slow kind, Status cause) {
+  VARVE_ASSERT(cause.code() == Code::kTimedOut);
+  if (failure.ok() && !ending) context.metrics.slow[static_cast<uint8_t>(kind)].add();
   fail(cause);
 }
 
@@ -89,6 +134,11 @@ void SessionMetrics::register_in(MetricSet& set) {
              label("reason", malformed_name(static_cast<Malformed>(kind))),
              "Frames that closed their session."},
             &malformed[kind]);
+  }
+  for (uint8_t kind = 0; kind < kSlowKinds; ++kind) {
+    set.add({"varve_session_slow_total", label("reason", slow_name(static_cast<Slow>(kind))),
+             "Sessions dropped because a lane moved too little of what had to go."},
+            &slow[kind]);
   }
   for (uint8_t kind = 0; kind < kDiscardedKinds; ++kind) {
     set.add({"varve_session_extents_discarded_total",

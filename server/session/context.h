@@ -32,11 +32,24 @@ enum class Discarded : uint8_t { kUnknown, kForeign, kFailed };
 inline constexpr uint32_t kDiscardedKinds = 3;
 const char* discarded_name(Discarded kind);
 
+// What a client moved too slowly, so that it was dropped (N5): the label of a counter.
+enum class Slow : uint8_t { kExtent, kData };
+inline constexpr uint32_t kSlowKinds = 2;
+const char* slow_name(Slow kind);
+
+// What was asked of one format and found: why a match is zero is mostly that nobody pushed under
+// this fingerprint.
+struct FormatCounts {
+  std::string label;
+  Counter ids, hits, pushed_blocks;
+};
+
 struct SessionMetrics {
   Gauge sessions, lanes, formats, grants, leases, requests;
   Counter opened, closed[kCodeCount];
   Counter links_refused, hellos_refused[kCodeCount];
   Counter malformed[kMalformedKinds];
+  Counter slow[kSlowKinds];
   Counter discarded_frames[kDiscardedKinds], discarded_bytes;
   Counter matches, releases, reserves, commits, aborts, pulls, cancels;
   Counter requests_refused[kCodeCount];
@@ -58,6 +71,9 @@ struct SessionContext {
   }
   // A head is copied by the link before the next one is encoded.
   wire::Encoder encoder() { return wire::Encoder(head_buffer); }
+  // The counters of a fingerprint, in the metrics from its first time on. At most formats_max, then
+  // all others share one: a peer chooses fingerprints as it likes (M2: never a name twice).
+  FormatCounts& counts_of(const Digest& fingerprint);
   void post_to_home(const PullPart& part, Message& message) {
     shards[part.shard]->reactor().post(message);
   }
@@ -66,7 +82,14 @@ struct SessionContext {
   const SessionOptions options;
   const std::vector<Shard*> shards;
   std::vector<std::byte> head_buffer;
+  // Of heads behind HELLO; what the listener's links were made with.
+  uint32_t link_head_bytes_max = kHeadBytesMax;
+  // A peer can cause each of these lines as often as it likes.
+  LogLimit opened_log{kSecond}, ended_log{kSecond}, format_log{kSecond},
+      refused_format_log{kSecond};
   SessionMetrics metrics;
+  MetricSet* metric_set = nullptr;  // where `metrics` are registered
+  std::vector<std::unique_ptr<FormatCounts>> format_counts;
   std::unique_ptr<FormatTable> formats;
   std::unique_ptr<Pool<PendingMatch>> matches;
   std::unique_ptr<Pool<PendingReserve>> reserves;
@@ -87,6 +110,7 @@ struct SessionScope {
   // Notes that the session must end; the first cause counts.
   void fail(Status cause);
   void fail_malformed(Malformed kind, Status cause);
+  void fail_slow(Slow kind, Status cause);
   // Something that the session held is gone: it looks again whether it is at rest.
   void something_ended() { context.reactor.make_ready(task); }
   bool over() const { return ending || !failure.ok(); }

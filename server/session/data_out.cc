@@ -82,6 +82,7 @@ void DataOut::hand_over(Out& out, DataSend& send) {
   send.out_owner = this;
   credit_.sent(bytes);
   pull.sent_bytes += bytes;
+  pull.lane_bytes += bytes;
   out.queued_bytes += bytes;
   ++out.queued_sends;
   scope_.context.metrics.pulled_bytes.add(bytes);
@@ -94,7 +95,11 @@ void DataOut::on_sent(SendRequest& request) {
   auto& out = *static_cast<Out*>(send.out);
   VARVE_ASSERT(out.queued_sends > 0);
   --out.queued_sends;
+  VARVE_ASSERT(out.queued_bytes >= request.payload_bytes(), out.queued_bytes);
   out.queued_bytes -= request.payload_bytes();
+  auto& pull = *static_cast<PendingPull*>(send.part->owner);
+  VARVE_ASSERT(pull.lane_bytes >= request.payload_bytes(), pull.lane_bytes);
+  pull.lane_bytes -= request.payload_bytes();
   self.post_back(send, request.status);
   self.pump(out);
 }
@@ -124,6 +129,13 @@ void DataOut::drop(const PendingPull& pull) {
     }
     out.waiting.append(kept);
   }
+}
+
+uint64_t DataOut::queued_bytes() const {
+  uint64_t sum = 0;
+  for (const Out& out : lanes_)
+    sum += out.queued_bytes;
+  return sum;
 }
 
 bool DataOut::idle() const {

@@ -21,7 +21,8 @@ class DataOut {
   void send(DataSend& send);
   // What of this pull waits here goes back unsent, with kCancelled and its credit.
   void drop(const PendingPull& pull);
-  bool idle() const;  // nothing waiting, nothing in a link
+  bool idle() const;              // nothing waiting, nothing in a link
+  uint64_t queued_bytes() const;  // in links, of all pulls
 
  private:
   struct Out {

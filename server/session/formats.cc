@@ -4,10 +4,38 @@
 
 #include <algorithm>
 
+#include "server/config/config.h"
+#include "server/flash/flash.h"
+
 namespace varve {
 
-FormatTable::FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k)
-    : formats_max_(formats_max), bytes_max_(bytes_max), k_(k) {
+Status check_block_sizes(const SessionFormat& format, const BlockLimits& limits,
+                         std::string* text) {
+  VARVE_ASSERT(!format.tables.empty());
+  for (size_t rank = 0; rank < format.tables.size(); ++rank) {
+    const uint64_t pages = flash::fragment_pages_of(format.tables[rank]);
+    const std::string block =
+        "a block of rank " + std::to_string(rank) + " needs " + bytes_text(bytes_of(pages));
+    if (pages > limits.fragment_pages_max) {
+      *text = block + "; the targets of this node take at most " +
+              bytes_text(bytes_of(limits.fragment_pages_max)) +
+              " for one: format them with larger --target-bytes, or put fewer tokens in a block";
+      return Status::unsupported("a block is larger than the targets take");
+    }
+    if (bytes_of(pages) > limits.push_bytes_max) {
+      *text =
+          block + "; a shard of this node has " + bytes_text(limits.push_bytes_max) +
+          " of DRAM for pushes: larger --dram-bytes, fewer --shards, or fewer tokens in a block";
+      return Status::unsupported("a block is larger than the DRAM for pushes");
+    }
+  }
+  return {};
+}
+
+FormatTable::FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k,
+                         const BlockLimits& limits)
+    : formats_max_(formats_max), bytes_max_(bytes_max), k_(k), limits_(limits) {
+  VARVE_ASSERT(k > 0);
   entries_.reserve(formats_max);
 }
 
@@ -19,6 +47,7 @@ FormatEntry* FormatTable::find(const Digest& fingerprint) {
 }
 
 Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
+  refusal_.clear();
   VARVE_TRY(Format format, Format::decode(canonical));
   VARVE_RETURN_IF_ERROR(format.validate());
   const Digest fingerprint = format.fingerprint();
@@ -36,12 +65,14 @@ Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
                     table.layer_last_extent.size() * sizeof(uint32_t);
     entry->format.tables.push_back(std::move(table));
   }
+  VARVE_RETURN_IF_ERROR(check_block_sizes(entry->format, limits_, &refusal_));
   if (bytes_ + entry->bytes > bytes_max_) return Status::overloaded("formats_bytes_max is reached");
   const std::string& lineage = format.lineage;
   entry->format.lineage = xxh3(0, std::as_bytes(std::span(lineage.data(), lineage.size())));
   entry->format.fingerprint = fingerprint;
   entry->format.format = std::move(format);
   entry->users = 1;
+  VARVE_ASSERT(entry->format.tables.size() == entry->format.format.rank_count());
   bytes_ += entry->bytes;
   entries_.push_back(std::move(entry));
   return entries_.back().get();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/op/part.h"
@@ -18,20 +19,33 @@ struct FormatEntry {
   uint64_t bytes = 0;  // charged
 };
 
+// The largest block of one rank that this node can ever take. A format beyond it would be matched
+// and refused block by block for ever, so it is refused by name when it is registered.
+struct BlockLimits {
+  uint32_t fragment_pages_max = ~0u;       // what a segment of its targets holds
+  uint64_t push_bytes_max = ~uint64_t{0};  // what a shard's DRAM has for pushes
+};
+// Ok, or kUnsupported with a sentence in `text` that names rank, numbers and remedy.
+Status check_block_sizes(const SessionFormat& format, const BlockLimits& limits, std::string* text);
+
 class FormatTable {
  public:
-  FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k);
-  // The entry of this canonical encoding, one user more; refusals name the limit or the field.
+  FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k, const BlockLimits& limits = {});
+  // The entry of this canonical encoding, one user more; refusals name the limit or the field, and
+  // refusal() says more where there is more to say.
   Result<FormatEntry*> acquire(ConstByteSpan canonical);
   void release(FormatEntry& entry);
   uint32_t count() const { return static_cast<uint32_t>(entries_.size()); }
   uint64_t bytes() const { return bytes_; }
+  const std::string& refusal() const { return refusal_; }  // of the last acquire(); may be empty
 
  private:
   FormatEntry* find(const Digest& fingerprint);
   const uint32_t formats_max_;
   const uint64_t bytes_max_;
   const uint32_t k_;
+  const BlockLimits limits_;
+  std::string refusal_;
   uint64_t bytes_ = 0;
   std::vector<std::unique_ptr<FormatEntry>> entries_;
 };
@@ -46,6 +60,12 @@ class SessionFormats {
   const SessionFormat* find(uint32_t handle) const {
     return handle == 0 || handle > entries_.size() ? nullptr : &entries_[handle - 1]->format;
   }
+  // The same of this session, for who counts what is done with it.
+  FormatEntry& entry(uint32_t handle) {
+    VARVE_ASSERT(handle > 0 && handle <= entries_.size(), handle);
+    return *entries_[handle - 1];
+  }
+  const std::string& refusal() const { return table_.refusal(); }
   void clear();
 
  private:

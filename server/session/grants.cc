@@ -42,6 +42,25 @@ void zero_pad(const GrantLoan& loan, uint32_t extent, uint32_t extent_bytes) {
   if (pad > 0) std::memset(loan.tier->arena().byte_at(slab, extent_bytes), 0, pad);
 }
 
+// Over the whole extent at once: a running state would be 576 bytes for each of the 504 extents
+// that may be in progress, and the last pieces are still in the cache. For raw, decoded is stored.
+uint64_t decoded_xxh3(const Grant& grant, uint32_t extent, uint32_t extent_bytes) {
+  VARVE_ASSERT(extent_bytes > 0 && extent_bytes <= kExtentBytesMax, extent_bytes);
+  const Arena& arena = grant.loan.tier->arena();
+  const Slab& slab = grant.loan.tier->extent(*grant.loan.block, extent);
+  Xxh3Stream stream(checksum_seed(grant.block, extent, grant.loan.attempt).decoded);
+  iovec pieces[kPayloadPiecesMax];
+  for (uint32_t at = 0; at < extent_bytes;) {
+    const uint32_t bytes = std::min(extent_bytes - at, kPayloadBytesMax);
+    const uint32_t count = arena.pieces(slab, at, bytes, pieces);
+    for (uint32_t i = 0; i < count; ++i) {
+      stream.update({static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len});
+    }
+    at += bytes;
+  }
+  return stream.digest();
+}
+
 }  // namespace
 
 uint32_t Grants::reserve(uint32_t wanted, std::span<Grant*> out) {
@@ -79,6 +98,8 @@ void Grants::begin(Grant& grant, const Begin& begin) {
   grant.shard = scope_.context.home_of(begin.block.base);
   grant.block = begin.block;
   grant.table = begin.table;
+  grant.counts = begin.counts;
+  VARVE_ASSERT(begin.table != nullptr && begin.counts != nullptr);
   grant.loan = begin.loan;
   grant.failure = Status();
   grant.receives = 0;
@@ -88,13 +109,27 @@ void Grants::begin(Grant& grant, const Begin& begin) {
   for (size_t e = 0; e < begin.table->extents.size(); ++e)
     grant.progress[e] = {};
   grant.timer.owner = &grant;
-  grant.timer.on_fire = [](Timer& timer) {
-    auto& expired = *static_cast<Grant*>(timer.owner);
-    expired.grants->scope_.context.metrics.reservations_expired.add();
-    expired.grants->end(expired, Status::timed_out("the reservation ended"));
-  };
+  grant.timer.on_fire = on_reservation_over;
   scope_.context.reactor.arm(grant.timer, begin.hold_ns);
   live_.push_back(&grant);
+}
+
+void Grants::on_reservation_over(Timer& timer) {
+  auto& grant = *static_cast<Grant*>(timer.owner);
+  VARVE_ASSERT(grant.state == Grant::State::kReceiving);
+  grant.grants->scope_.context.metrics.reservations_expired.add();
+  grant.grants->end(grant, Status::timed_out("the reservation ended"));
+}
+
+// The payload into its slabs comes too slowly to wait for: only the fence of the lane ends that
+// receive, and the lane is the session's (N3).
+void Grants::on_drain_over(Timer& timer) {
+  auto& grant = *static_cast<Grant*>(timer.owner);
+  VARVE_ASSERT(grant.state == Grant::State::kDraining);
+  VARVE_ASSERT(grant.receives > 0);
+  SessionScope& scope = grant.grants->scope_;
+  scope.fail_slow(Slow::kExtent,
+                  Status::timed_out("an EXTENT of an attempt that ended is still under way"));
 }
 
 Grant* Grants::find(uint64_t reserve_op, uint32_t index) {
@@ -151,7 +186,7 @@ Status Grants::place(const wire::Extent& body, uint32_t payload_bytes, ExtentRec
   if (body.offset == 0) {
     progress.crc = checksum_seed(grant->block, body.extent, grant->loan.attempt).stored;
   }
-  progress.busy = true;
+  progress.busy = 1;
   ++grant->receives;
   receive.grant = grant;
   receive.extent = body.extent;
@@ -173,9 +208,10 @@ void Grants::received(ExtentReceive& receive) {
   if (grant == nullptr) return;
   receive.grant = nullptr;
   ExtentProgress& progress = grant->progress[receive.extent];
-  VARVE_ASSERT(progress.busy);
+  VARVE_ASSERT(progress.busy == 1);
   VARVE_ASSERT(progress.received_bytes == receive.offset);
-  progress.busy = false;
+  VARVE_ASSERT(grant->receives > 0);
+  progress.busy = 0;
   --grant->receives;
   scope_.context.metrics.pushed_bytes.add(receive.bytes);
   if (grant->state == Grant::State::kDraining) {
@@ -196,11 +232,13 @@ void Grants::received(ExtentReceive& receive) {
 }
 
 void Grants::extent_complete(Grant& grant, ExtentReceive& receive) {
-  const ExtentProgress& progress = grant.progress[receive.extent];
+  ExtentProgress& progress = grant.progress[receive.extent];
+  VARVE_ASSERT(grant.complete < grant.table->extents.size(), grant.complete);
   if (progress.crc != receive.stored_crc) {  // I1: checked by the holder at receipt
     scope_.context.metrics.corrupt_extents.add();
     grant.failure = Status::corrupt("an extent's checksum does not hold");
   } else {
+    progress.decoded_xxh3 = decoded_xxh3(grant, receive.extent, progress.received_bytes);
     zero_pad(grant.loan, receive.extent, progress.received_bytes);
     ++grant.complete;
   }
@@ -214,7 +252,7 @@ void Grants::dropped(ExtentReceive& receive) {
   receive.grant = nullptr;
   if (grant == nullptr) return;
   VARVE_ASSERT(grant->receives > 0);
-  grant->progress[receive.extent].busy = false;
+  grant->progress[receive.extent].busy = 0;
   --grant->receives;
   if (grant->state == Grant::State::kDraining) {
     if (grant->receives == 0) submit_abort(*grant);
@@ -240,7 +278,8 @@ void Grants::commit(uint64_t op, const wire::CommitView& view) {
   if (grant->loan.attempt != body.attempt) return answer_unknown(op, body, Code::kInvalid);
   if (grant->state != Grant::State::kReceiving) {
     const bool committing = grant->state == Grant::State::kCommitting;
-    return answer_unknown(op, body, committing ? Code::kInvalid : grant->failure.code());
+    // One answer for an attempt that has ended, whether its slabs are home already or not.
+    return answer_unknown(op, body, committing ? Code::kInvalid : Code::kTimedOut);
   }
   if (grant->commit_waits) return answer_unknown(op, body, Code::kInvalid);
   grant->answer_op = op;
@@ -275,8 +314,10 @@ void Grants::try_commit(Grant& grant) {
     ExtentEntry entry;
     std::memcpy(&entry, entry_at(grant.loan, e), sizeof(entry));
     if (entry.page_offset != 0) return end(grant, Status::invalid("COMMIT with a page_offset"));
-    if (entry.stored_crc != grant.progress[e].crc ||
-        entry.stored_bytes != grant.progress[e].received_bytes) {
+    const ExtentProgress& progress = grant.progress[e];
+    // I1: whatever later judges these bytes (tail scan, reclaim, scrub) is judged here first.
+    if (entry.stored_crc != progress.crc || entry.stored_bytes != progress.received_bytes ||
+        entry.decoded_xxh3 != progress.decoded_xxh3) {
       scope_.context.metrics.corrupt_extents.add();
       return end(grant, Status::corrupt("the committed table is not what was received"));
     }
@@ -287,15 +328,20 @@ void Grants::try_commit(Grant& grant) {
 void Grants::submit_commit(Grant& grant) {
   grant.state = Grant::State::kCommitting;
   scope_.context.reactor.cancel(grant.timer);
-  CommitPart& part = grant.commit;
+  grant.commit.push = grant.loan.push;
+  grant.commit.attempt = grant.loan.attempt;
+  submit(grant, grant.commit, on_committed);
+}
+
+void Grants::submit(Grant& grant, Part& part, Part::Back on_back) {
+  VARVE_ASSERT(grant.receives == 0);  // the loan goes home: nothing writes into its slabs
+  VARVE_ASSERT(!grant.timer.armed());
   part.session_reactor = &scope_.context.reactor;
   part.shard = grant.shard;
   part.status = Status();
-  part.on_back = on_committed;
+  part.on_back = on_back;
   part.owner = &grant;
   part.session = scope_.id;
-  part.push = grant.loan.push;
-  part.attempt = grant.loan.attempt;
   scope_.context.shards[grant.shard]->submit(part);
 }
 
@@ -305,6 +351,7 @@ void Grants::on_committed(Part& part) {
   Grants& grants = *grant.grants;
   SessionContext& context = grants.scope_.context;
   context.metrics.commit_ns.record(context.reactor.now_ns() - grant.commit_began_ns);
+  if (part.status.ok()) grant.counts->pushed_blocks.add();
   grants.answer(grant, part.status);
   grants.finish(grant);
 }
@@ -349,23 +396,20 @@ void Grants::end(Grant& grant, Status why) {
   grant.failure = why;
   scope_.context.reactor.cancel(grant.timer);
   grant.state = Grant::State::kDraining;
-  if (grant.receives == 0) submit_abort(grant);
+  if (grant.receives == 0) return submit_abort(grant);
+  if (scope_.over()) return;  // its lanes are being closed: their fence is bounded already
+  grant.timer.on_fire = on_drain_over;
+  scope_.context.reactor.arm(grant.timer, scope_.context.options.drain_stall_ms_max * kMillisecond);
 }
 
 void Grants::submit_abort(Grant& grant) {
   VARVE_ASSERT(grant.state == Grant::State::kDraining);
   VARVE_ASSERT(grant.receives == 0);
   grant.state = Grant::State::kAborting;
-  AbortPart& part = grant.abort;
-  part.session_reactor = &scope_.context.reactor;
-  part.shard = grant.shard;
-  part.status = Status();
-  part.on_back = on_aborted;
-  part.owner = &grant;
-  part.session = scope_.id;
-  part.push = grant.loan.push;
-  part.attempt = grant.loan.attempt;
-  scope_.context.shards[grant.shard]->submit(part);
+  scope_.context.reactor.cancel(grant.timer);
+  grant.abort.push = grant.loan.push;
+  grant.abort.attempt = grant.loan.attempt;
+  submit(grant, grant.abort, on_aborted);
 }
 
 void Grants::on_aborted(Part& part) {

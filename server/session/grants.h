@@ -1,9 +1,10 @@
 // Grants: the slabs that homes lend to one session, from RESERVE to COMMIT or to their end.
 //
 // Payload of EXTENT frames is received straight into the lent slabs, its CRC32C continues over the
-// pieces as they arrive, the pad of a complete extent is zeroed, and the table of COMMIT is written
-// into the header pages. A loan goes back to its home by CommitPart or AbortPart, never while a
-// receive is in flight into it. Only this file knows whether one is.
+// pieces as they arrive, its XXH3 is taken over the slab when an extent is complete, its pad is
+// zeroed, and the table of COMMIT is written into the header pages. A loan goes back to its home by
+// CommitPart or AbortPart, never while a receive is in flight into it. Only this file knows whether
+// one is.
 #pragma once
 
 #include <array>
@@ -15,11 +16,15 @@ namespace varve {
 
 class Grants;
 
+// 504 of them in every grant of the pool, so they are packed.
 struct ExtentProgress {
-  uint32_t received_bytes = 0;
-  uint32_t crc = 0;   // of what was received, seeded
-  bool busy = false;  // a piece is being received
+  uint32_t received_bytes : 31 = 0;
+  uint32_t busy : 1 = 0;      // a piece is being received
+  uint32_t crc = 0;           // of what was received, seeded
+  uint64_t decoded_xxh3 = 0;  // of the complete extent, seeded
 };
+static_assert(sizeof(ExtentProgress) == 16);
+static_assert(kExtentBytesMax < (1u << 31));
 
 struct Grant : ListHook {
   enum class State : uint8_t {
@@ -36,6 +41,7 @@ struct Grant : ListHook {
   uint32_t shard = 0;
   BlockId block;
   const ExtentTable* table = nullptr;
+  FormatCounts* counts = nullptr;
   GrantLoan loan;
   Status failure;             // why it cannot be committed
   uint32_t receives = 0;      // in flight into the slabs
@@ -44,7 +50,7 @@ struct Grant : ListHook {
   uint64_t answer_op = 0;     // of COMMIT or ABORT
   enum class Answer : uint8_t { kNone, kCommitted, kAborted } answer = Answer::kNone;
   Nanos commit_began_ns = 0;
-  Timer timer;  // the reservation
+  Timer timer;  // the reservation; then, while it drains, the bound of that
   CommitPart commit;
   AbortPart abort;
   std::array<ExtentProgress, kExtentsMax> progress;
@@ -61,6 +67,7 @@ class Grants {
     uint32_t index = 0;
     BlockId block;
     const ExtentTable* table = nullptr;
+    FormatCounts* counts = nullptr;
     GrantLoan loan;
     Nanos hold_ns = 0;
   };
@@ -87,6 +94,9 @@ class Grants {
   void submit_commit(Grant& grant);
   void end(Grant& grant, Status why);
   void submit_abort(Grant& grant);
+  void submit(Grant& grant, Part& part, Part::Back on_back);
+  static void on_reservation_over(Timer& timer);
+  static void on_drain_over(Timer& timer);
   void answer(Grant& grant, Status status);
   void answer_unknown(uint64_t op, const wire::Commit& body, Code code);
   void finish(Grant& grant);

@@ -25,7 +25,7 @@ Status check_hello(const wire::HelloView& hello, const SessionOptions& options, 
     if (!equal_secret(hello.token, token)) return Status::unauthorized("wrong or missing token");
   }
   if (body.version_min > wire::kVersion || body.version_max < wire::kVersion) {
-    return Status::unsupported("this server speaks version 1 of the wire");
+    return Status::unsupported("no version of the wire in common");  // see version_text()
   }
   if (body.lane == wire::LaneKind::kBulk) {
     if (body.session == 0) return Status::invalid("a bulk lane names its session");
@@ -39,6 +39,12 @@ Status check_hello(const wire::HelloView& hello, const SessionOptions& options, 
     return Status::invalid("pull_credit_bytes is less than one window (4 MiB)");
   }
   return {};
+}
+
+std::string version_text(uint16_t client_min, uint16_t client_max) {
+  return "this server speaks version " + std::to_string(wire::kVersion) +
+         " of the wire, the client " + std::to_string(client_min) + " to " +
+         std::to_string(client_max) + ": update the older of the two";
 }
 
 std::string printable_name(std::string_view name) {

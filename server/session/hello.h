@@ -18,6 +18,9 @@ enum class PeerPlace : uint8_t { kLoopback, kElsewhere };
 // so that a stranger learns nothing else (N2); `what` never contains the token.
 Status check_hello(const wire::HelloView& hello, const SessionOptions& options, PeerPlace peer);
 
+// For a refused HELLO of another version: what this server speaks and what the client asked for.
+std::string version_text(uint16_t client_min, uint16_t client_max);
+
 // A peer's name as it may stand in a log line: printable ASCII, at most 64 characters.
 std::string printable_name(std::string_view name);
 

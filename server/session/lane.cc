@@ -1,6 +1,7 @@
 // Lane: states of one link from accept to fence.
 #include "server/session/lane.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace varve {
@@ -31,6 +32,7 @@ void Lane::open(std::unique_ptr<Link> link, LaneUser& user, LanePool& pool, Nano
   ++pool.unnamed_;
   context_.metrics.lanes.add(1);
   context_.reactor.arm(timer_, handshake_ns);
+  link_->set_head_bytes_max(std::min(kHelloHeadBytesMax, context_.link_head_bytes_max));
   link_->start(*this);
 }
 
@@ -39,18 +41,20 @@ void Lane::name(State kind, LaneUser& user) {
   VARVE_ASSERT(kind == State::kUrgent || kind == State::kBulk);
   context_.reactor.cancel(timer_);
   state_ = kind;
+  link_->set_head_bytes_max(context_.link_head_bytes_max);
   user_ = &user;
   was_named_ = true;
   --pool_->unnamed_;
 }
 
-void Lane::refuse(uint64_t op, Status cause) {
+void Lane::refuse(uint64_t op, Status cause, std::string_view text) {
   VARVE_ASSERT(!cause.ok());
+  VARVE_ASSERT(text.size() <= wire::kTextBytesMax, text.size());
   if (state_ == State::kRefused || state_ == State::kClosing) return;
   if (link_->closing() || !link_->can_send(0)) return close(cause);
   state_ = State::kRefused;
   close_cause_ = cause;
-  refusal_.head = context_.encoder().refused(op, cause.code(), cause.what());
+  refusal_.head = context_.encoder().refused(op, cause.code(), text.empty() ? cause.what() : text);
   refusal_.payload_count = 0;
   context_.reactor.arm(timer_, kRefusalNs);
   link_->send(refusal_);

@@ -55,7 +55,8 @@ class Lane final : public LinkUser {
   bool can_send(uint32_t payload_bytes) const { return link_->can_send(payload_bytes); }
   void send(SendRequest& request) { link_->send(request); }
   // A last REFUSED with the cause, then close(); bounded by kRefusalNs.
-  void refuse(uint64_t op, Status cause);
+  // `text` says more than the cause can; printable, at most 256 bytes.
+  void refuse(uint64_t op, Status cause, std::string_view text = {});
   void close(Status cause);
 
   State state() const { return state_; }
@@ -75,6 +76,8 @@ class Lane final : public LinkUser {
  private:
   friend class LanePool;
   static constexpr Nanos kRefusalNs = kSecond;  // what a refused peer gets to read why
+  // Of heads before HELLO was accepted: a HELLO is at most 576 bytes.
+  static constexpr uint32_t kHelloHeadBytesMax = 1024;
 
   SessionContext& context_;
   State state_ = State::kFree;

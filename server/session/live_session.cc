@@ -73,8 +73,12 @@ void LiveSession::open(const Open& open, Lane& urgent, Pool<LiveSession>& pool) 
   scope_.context.reactor.arm(idle_, scope_.context.options.idle_ms_max * kMillisecond / 2);
   scope_.context.metrics.sessions.add(1);
   scope_.context.metrics.opened.add();
-  logf(LogLevel::kInfo, "session", "session %016" PRIx64 " of \"%s\" at %s opened", scope_.id,
-       client_.c_str(), urgent.peer().c_str());
+  uint64_t swallowed = 0;
+  if (scope_.context.opened_log.admit(heard_ns_, &swallowed)) {
+    logf(LogLevel::kInfo, "session",
+         "session %016" PRIx64 " of \"%s\" at %s opened (%" PRIu64 " more not logged)", scope_.id,
+         client_.c_str(), urgent.peer().c_str(), swallowed);
+  }
 }
 
 void LiveSession::attach(uint32_t lane_index, Lane& lane) {
@@ -174,14 +178,39 @@ void LiveSession::register_format(uint64_t op, ConstByteSpan canonical) {
   if (Result<uint32_t> handle = formats_.add(canonical); handle) {
     body.format = *handle;
     body.fingerprint = formats_.find(*handle)->fingerprint;
+    introduce(formats_.entry(*handle).format);
   } else {
     body.code = static_cast<uint8_t>(handle.error().code());
     scope_.context.metrics.requests_refused[body.code].add();
-    logf(LogLevel::kWarn, "session", "session %016" PRIx64 " of \"%s\": format refused: %s",
-         scope_.id, client_.c_str(), handle.error().what());
+    const std::string& more = formats_.refusal();
+    uint64_t swallowed = 0;
+    if (scope_.context.refused_format_log.admit(scope_.context.reactor.now_ns(), &swallowed)) {
+      logf(LogLevel::kWarn, "session",
+           "session %016" PRIx64 " of \"%s\": format refused: %s (%" PRIu64 " more not logged)",
+           scope_.id, client_.c_str(), more.empty() ? handle.error().what() : more.c_str(),
+           swallowed);
+    }
   }
   scope_.context.metrics.formats.set(scope_.context.formats->count());
   scope_.reply(scope_.context.encoder().format_ok(op, body));
+}
+
+// Once for every fingerprint that comes: two engines that share nothing mostly differ here.
+void LiveSession::introduce(SessionFormat& format) {
+  if (format.counts != nullptr) return;
+  SessionContext& context = scope_.context;
+  format.counts = &context.counts_of(format.fingerprint);
+  uint64_t swallowed = 0;
+  if (!context.format_log.admit(context.reactor.now_ns(), &swallowed)) return;
+  const Format& what = format.format;
+  logf(LogLevel::kInfo, "session",
+       "session %016" PRIx64 " of \"%s\": new format %016" PRIx64 ": model %016" PRIx64
+       ", %s, %s, %u tokens a block of %" PRIu64 " bytes in rank 0 of %u (%" PRIu64
+       " more not logged)",
+       scope_.id, client_.c_str(), __builtin_bswap64(format.fingerprint.prefix64()),
+       __builtin_bswap64(what.model.prefix64()), kv_type_name(what.type),
+       kv_layout_name(what.layout), what.tokens_per_block, what.block_bytes(0), what.rank_count(),
+       swallowed);
 }
 
 void LiveSession::look_idle() {
@@ -226,10 +255,15 @@ void LiveSession::run() {
 void LiveSession::end(Status cause) {
   VARVE_ASSERT(!scope_.ending);
   SessionContext& context = scope_.context;
-  logf(LogLevel::kInfo, "session",
-       "session %016" PRIx64 " of \"%s\" ends: %s (%s); %u requests, %u attempts, %u leases held",
-       scope_.id, client_.c_str(), cause.what(), code_name(cause.code()), requests_.count(),
-       grants_.count(), leases_.count());
+  uint64_t swallowed = 0;
+  if (context.ended_log.admit(context.reactor.now_ns(), &swallowed)) {
+    logf(LogLevel::kInfo, "session",
+         "session %016" PRIx64
+         " of \"%s\" ends: %s (%s); %u requests, %u attempts, %u leases held (%" PRIu64
+         " more not logged)",
+         scope_.id, client_.c_str(), cause.what(), code_name(cause.code()), requests_.count(),
+         grants_.count(), leases_.count(), swallowed);
+  }
   context.metrics.closed[static_cast<uint8_t>(cause.code())].add();
   context.reactor.cancel(idle_);
   scope_.ending = true;

@@ -51,6 +51,7 @@ class LiveSession final : public Task, public LaneUser {
  private:
   void dispatch(const wire::Frame& frame);
   void register_format(uint64_t op, ConstByteSpan canonical);
+  void introduce(SessionFormat& format);
   void look_idle();
   void end(Status cause);
   bool at_rest() const;

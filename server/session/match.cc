@@ -81,6 +81,8 @@ void Requests::merge_match(PendingMatch& request) {
   if (code != Code::kOk) n_blocks = 0;  // a miss with its reason
   answer.code = static_cast<uint8_t>(code);
   answer.n_blocks = n_blocks;
+  request.format->counts->ids.add(request.ids.count);
+  request.format->counts->hits.add(n_blocks);
   estimate(request, n_blocks);
   if (!trim_leases(request, n_blocks)) answer_match(request);
 }

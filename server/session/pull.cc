@@ -56,7 +56,7 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
   if (request == nullptr) return refuse_pull(op, Code::kOverloaded);
   begin(*request, op, format, view.ids);
   ++pulls_;
-  request->timed_out = false;
+  request->timed_out = request->lease_over = false;
   request->sent_bytes = 0;
   for (uint32_t i = 0; i < request->ids.count; ++i)
     request->codes[i] = kNoCode;
@@ -87,8 +87,10 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
     part.end = request->begins[s + 1];
     part.format = format;
     part.rank = body.rank;
+    // A lease that pinned nothing at this home promises nothing of it: best effort there.
     part.lease = lease == nullptr ? 0 : lease->by_shard[s];
-    part.lease_required = lease != nullptr;
+    part.lease_required = part.lease != 0;
+    part.lease_over = false;
     part.extent_first = range.first;
     part.extent_end = range.end;
     part.first_wanted_ns = now_ns + bounded(body.slack_ns);
@@ -129,6 +131,26 @@ void Requests::stop_pull(PendingPull& pull) {
   }
   credit_.drop(&pull, Status::cancelled("the pull was stopped"));
   data_out_.drop(pull);
+  const SessionOptions& options = scope_.context.options;
+  const uint64_t seconds = data_out_.queued_bytes() / options.lane_rate_bytes_min;
+  pull.deadline.on_fire = on_drain_over;
+  scope_.context.reactor.cancel(pull.deadline);
+  scope_.context.reactor.arm(pull.deadline,
+                             options.drain_stall_ms_max * kMillisecond + seconds * kSecond);
+}
+
+// The client drains so little that pages of its homes would stay pinned as long as it likes: only
+// the fence of the lanes ends that (N3). A home that is slow by itself is waited for.
+void Requests::on_drain_over(Timer& timer) {
+  auto& pull = *static_cast<PendingPull*>(timer.owner);
+  VARVE_ASSERT(pull.stopped());
+  SessionScope& scope = pull.requests->scope_;
+  if (scope.over()) return;
+  if (pull.lane_bytes > 0) {
+    return scope.fail_slow(Slow::kData,
+                           Status::timed_out("DATA of a stopped pull is still under way"));
+  }
+  scope.context.reactor.arm(timer, scope.context.options.drain_stall_ms_max * kMillisecond);
 }
 
 void Requests::on_pull_part(Part& part) {
@@ -136,6 +158,11 @@ void Requests::on_pull_part(Part& part) {
   auto& pull_part = static_cast<PullPart&>(part);
   Requests& self = *request.requests;
   VARVE_ASSERT(request.parts_out > 0);
+  if (pull_part.lease_over && !request.stopped()) {
+    VARVE_ASSERT(part.status.code() == Code::kTimedOut);
+    request.lease_over = true;  // one answer for the whole pull, whichever home said it (I4)
+    self.stop_pull(request);
+  }
   self.credit_.take_back(pull_part.credit_unused_bytes);
   for (uint32_t i = pull_part.begin; i < pull_part.end; ++i) {
     uint8_t& code = request.codes[request.ids.positions[i]];
@@ -151,7 +178,7 @@ void Requests::answer_pull(PendingPull& request) {
   wire::Pulled body;
   if (request.cancelled) {
     body.code = static_cast<uint8_t>(Code::kCancelled);
-  } else if (request.timed_out) {
+  } else if (request.timed_out || request.lease_over) {
     body.code = static_cast<uint8_t>(Code::kTimedOut);
   }
   for (uint32_t i = 0; i < request.ids.count && request.timed_out; ++i) {
@@ -159,7 +186,7 @@ void Requests::answer_pull(PendingPull& request) {
       request.codes[i] = static_cast<uint8_t>(Code::kTimedOut);  // one cause: the deadline did it
     }
   }
-  body.count = request.ids.count;
+  body.count = request.lease_over ? 0 : request.ids.count;
   learn(request);
   scope_.reply(context.encoder().pulled(request.op, body, {request.codes.data(), body.count}));
   finish(request);

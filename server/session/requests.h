@@ -61,7 +61,7 @@ struct PendingReserve : RequestBase {
 struct PendingPull : RequestBase {
   explicit PendingPull(uint32_t shards)
       : RequestBase(Kind::kPull, shards), parts(new PullPart[shards]) {}
-  bool stopped() const { return cancelled || timed_out; }
+  bool stopped() const { return cancelled || timed_out || lease_over; }
   struct BlockLane {  // where the pieces of a block's current extent go
     uint16_t extent = 0;
     uint8_t lane = 0;
@@ -70,8 +70,10 @@ struct PendingPull : RequestBase {
   std::array<uint8_t, wire::kIdsMax> codes;
   std::array<BlockLane, wire::kIdsMax> lane_of_block;
   bool timed_out = false;
+  bool lease_over = false;  // at one of its homes, when that looked
   uint64_t sent_bytes = 0;
-  Timer deadline;
+  uint64_t lane_bytes = 0;  // in links now: their memory is its homes'
+  Timer deadline;           // then, once it is stopped, the bound of its drain
 };
 
 class Requests {
@@ -111,6 +113,7 @@ class Requests {
   static void on_pull_part(Part& part);
   static void on_data(Message& message);
   static void on_credit_ask(Message& message);
+  static void on_drain_over(Timer& timer);
   void answer_pull(PendingPull& request);
   void learn(const PendingPull& request);
 

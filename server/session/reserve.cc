@@ -90,6 +90,7 @@ void Requests::merge_reserve(PendingReserve& request) {
                                             i,
                                             {request.ids.ids[i], request.rank},
                                             &request.format->tables[request.rank],
+                                            request.format->counts,
                                             loan,
                                             left_ns});
   }

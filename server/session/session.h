@@ -11,7 +11,7 @@
 //      receive is in flight into their slabs, its leases released; zero is left (I6).
 //   N4 limits per session and in sum: sessions, lanes, formats, requests, grants, pulls, leases,
 //   credit. N5 a slow or silent client is dropped: handshake_ms_max, idle ping/pong, stall of a
-//   lane (F5).
+//   lane (F5), drain_stall_ms_max.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,7 @@ struct SessionOptions {
   uint64_t boot_id = 0;
   uint64_t epoch = 1;
   uint32_t slices = kSlicesDefault;
-  uint32_t sessions_max = 64;
+  uint32_t sessions_max = 256;             // --sessions; what one costs: docs/OPERATIONS.md
   uint32_t lanes_unnamed_max = 64;         // accepted, HELLO not yet seen
   uint32_t formats_max = 256;              // in sum
   uint64_t formats_bytes_max = 64 * kMiB;  // in sum, with their extent tables
@@ -42,8 +42,9 @@ struct SessionOptions {
   uint32_t pulls_max = 64;                 // per session
   uint32_t leases_max = 256;               // per session
   // In sum over all sessions: the pools made at start (70 KiB a match or pull, 130 KiB a reserve).
-  uint32_t matches_sum_max = 64;
-  uint32_t reserves_sum_max = 32;
+  // Each takes what one session may have in flight, so that a client alone is never overloaded.
+  uint32_t matches_sum_max = 256;
+  uint32_t reserves_sum_max = 256;
   uint32_t pulls_sum_max = 256;
   uint32_t grants_sum_max = 4096;
   uint32_t leases_sum_max = 4096;
@@ -53,9 +54,17 @@ struct SessionOptions {
   uint32_t lease_ms_max = 60000;
   uint32_t pull_ms_max = 600000;  // longer deadlines count as this
   uint32_t drain_ms = 10000;      // said in GOODBYE
+  // N5: what is still under way for an attempt that ended, or a pull that was stopped, has this
+  // long, and a pull a second more for every lane_rate_bytes_min on the lanes. Then the session
+  // goes, because only the fences of its lanes give the memory back.
+  uint32_t drain_stall_ms_max = 5000;
+  uint64_t lane_rate_bytes_min = 4 * kMiB;
   uint64_t credit_bytes_max = 256 * kMiB;
   uint64_t credit_bytes_min = 4 * kMiB;  // a HELLO with less is refused: one window must fit
   uint32_t k = 1, m = 0;
+  // The least of all shards: a format with a larger block is refused when it is registered.
+  uint32_t fragment_pages_max = ~0u;
+  uint64_t push_bytes_max = ~uint64_t{0};
 };
 
 class SessionTable {

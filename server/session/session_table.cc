@@ -1,4 +1,5 @@
 // SessionTable: the listener, lanes before their HELLO, and the sessions that grow from them.
+#include <algorithm>
 #include <cinttypes>
 
 #include "server/session/hello.h"
@@ -25,7 +26,10 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   void close_all(Status cause) override;
   bool at_rest() const override { return sessions_.used() == 0 && lanes_.used() == 0; }
   uint32_t session_count() const override { return sessions_.used(); }
-  void register_metrics(MetricSet& metrics) override { context_.metrics.register_in(metrics); }
+  void register_metrics(MetricSet& metrics) override {
+    context_.metric_set = &metrics;
+    context_.metrics.register_in(metrics);
+  }
 
   // ListenerUser
   void on_accepted(std::unique_ptr<Link> link) override;
@@ -40,7 +44,7 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   void hello(Lane& lane, uint64_t op, const wire::HelloView& view);
   void hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view);
   void hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view);
-  void refuse(Lane& lane, uint64_t op, Status cause);
+  void refuse(Lane& lane, uint64_t op, Status cause, const std::string& text = {});
   void welcome(Lane& lane, uint64_t op, const LiveSession& session);
   LiveSession* find(uint64_t id);
   uint64_t fresh_id();
@@ -56,6 +60,7 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
 
 Status Table::listen(const std::string& address, const LinkOptions& link) {
   VARVE_ASSERT(listener_ == nullptr);
+  context_.link_head_bytes_max = std::min(kHeadBytesMax, link.head_bytes_max);
   VARVE_TRY(listener_, env_.fabric.listen(context_.reactor, address, link));
   listener_->start(*this);
   return {};
@@ -106,7 +111,9 @@ void Table::on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {
 void Table::hello(Lane& lane, uint64_t op, const wire::HelloView& view) {
   const PeerPlace place = lane.peer_is_loopback() ? PeerPlace::kLoopback : PeerPlace::kElsewhere;
   if (Status checked = check_hello(view, context_.options, place); !checked.ok()) {
-    return refuse(lane, op, checked);
+    const bool version = checked.code() == Code::kUnsupported;
+    return refuse(lane, op, checked,
+                  version ? version_text(view.body.version_min, view.body.version_max) : "");
   }
   if (draining_) return refuse(lane, op, Status::unavailable("this server is draining"));
   if (view.body.lane == wire::LaneKind::kUrgent) {
@@ -116,14 +123,15 @@ void Table::hello(Lane& lane, uint64_t op, const wire::HelloView& view) {
   }
 }
 
-void Table::refuse(Lane& lane, uint64_t op, Status cause) {
+void Table::refuse(Lane& lane, uint64_t op, Status cause, const std::string& text) {
   context_.metrics.hellos_refused[static_cast<uint8_t>(cause.code())].add();
   uint64_t swallowed = 0;
   if (refusals_log_.admit(context_.reactor.now_ns(), &swallowed)) {
     logf(LogLevel::kWarn, "session", "HELLO of %s refused: %s (%s); %" PRIu64 " more not logged",
-         lane.peer().c_str(), cause.what(), code_name(cause.code()), swallowed);
+         lane.peer().c_str(), text.empty() ? cause.what() : text.c_str(), code_name(cause.code()),
+         swallowed);
   }
-  lane.refuse(op, cause);
+  lane.refuse(op, cause, text);
 }
 
 void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {

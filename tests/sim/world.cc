@@ -54,6 +54,9 @@ void World::boot() {
   session.domain_salt.bytes[0] = std::byte{7};
   session.boot_id = entropy_.next64();
   session.slices = options_.slices;
+  // Small pools: limits are hit, and a life begins at once.
+  session.sessions_max = 16;
+  session.matches_sum_max = session.reserves_sum_max = 32;
   std::vector<Shard*> shards;
   for (const auto& shard : life->shards)
     shards.push_back(shard.get());

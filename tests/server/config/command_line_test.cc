@@ -55,6 +55,8 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
                                   "--fault-seed",
                                   "9",
                                   "--fault-ack-before-flush",
+                                  "--sessions",
+                                  "300",
                                   "--print-config"});
   ASSERT_EQ(line.exit_code, -1) << line.text;
   const ServerConfig& c = line.config;
@@ -69,11 +71,12 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
   EXPECT_EQ(c.io, IoSetting::kEpoll);
   EXPECT_EQ(c.metrics_file, "m");
   EXPECT_EQ(c.drain_ms, 500u);
+  EXPECT_EQ(c.sessions, 300u);
   EXPECT_EQ(c.log_level, "warn");
   EXPECT_TRUE(c.testing && c.faults.volatile_cache && c.faults.ack_before_flush && c.print_config);
   EXPECT_EQ(c.faults.spill_per_mille, 7u);
   EXPECT_EQ(c.faults.seed, 9u);
-  EXPECT_EQ(c.from_command_line.size(), 18u);
+  EXPECT_EQ(c.from_command_line.size(), 19u);
 }
 
 TEST(CommandLine, AMisspeltOptionGetsAHint) {

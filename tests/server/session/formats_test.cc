@@ -58,6 +58,29 @@ TEST(Formats, LimitsInSumAndPerSessionAreKept) {
   EXPECT_EQ(table.count(), 0u);
 }
 
+// Goal: a block that can never be taken is refused when its format comes, and the refusal says what
+// to do; not block by block without a word.
+TEST(Formats, BlocksThatTheNodeCanNeverTakeAreRefusedWithNumbersAndRemedy) {
+  // 516 KiB in 4 extents: 131 pages of extents and one of the header.
+  const auto bytes = test::small_format().encode();
+  FormatTable fits(8, kMiB, 1, {.fragment_pages_max = 132, .push_bytes_max = 132 * kPageBytes});
+  SessionFormats happy(fits, 8);
+  EXPECT_TRUE(happy.add(bytes).has_value()) << fits.refusal();
+  EXPECT_EQ(fits.refusal(), "");
+  FormatTable flash(8, kMiB, 1, {.fragment_pages_max = 131});
+  SessionFormats sad(flash, 8);
+  EXPECT_EQ(sad.add(bytes).error().code(), Code::kUnsupported);
+  EXPECT_EQ(flash.refusal(),
+            "a block of rank 0 needs 528KiB; the targets of this node take at most 524KiB for one: "
+            "format them with larger --target-bytes, or put fewer tokens in a block");
+  EXPECT_EQ(flash.count(), 0u);
+  FormatTable dram(8, kMiB, 1, {.push_bytes_max = 132 * kPageBytes - 1});
+  SessionFormats poor(dram, 8);
+  EXPECT_EQ(poor.add(bytes).error().code(), Code::kUnsupported);
+  EXPECT_NE(dram.refusal().find("--dram-bytes"), std::string::npos);
+  happy.clear();
+}
+
 TEST(Formats, BytesInSumAreKept) {
   FormatTable table(100, 2000, 1);
   SessionFormats formats(table, 100);

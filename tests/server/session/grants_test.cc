@@ -156,6 +156,34 @@ TEST(Grants, ATableThatDiffersFromWhatCameIsCorrupt) {
   EXPECT_TRUE(world.homes[0]->at_rest());
 }
 
+// Goal: what the tail scan, reclaim and scrub will judge these bytes by is judged at receipt, for a
+// commit behind its extents and for one that overtakes them. Method: one bit of one XXH3 is wrong.
+TEST(Grants, AWrongDecodedChecksumIsRefusedAtCommit) {
+  for (const bool overtakes : {false, true}) {
+    World world;
+    Pushing push(world);
+    auto rows = push.client.entries(push.block(), push.attempts[0]);
+    rows[2].decoded_xxh3 ^= 1;
+    wire::Commit body;
+    body.reserve_op = push.op;
+    body.epoch = push.client.welcome.epoch;
+    body.attempt = push.attempts[0];
+    body.count = static_cast<uint32_t>(rows.size());
+    body.ack = wire::AckKind::kDurable;
+    const uint64_t op = push.client.next_op++;
+    if (!overtakes) push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+    world.run_for(100 * kMillisecond);
+    push.client.urgent->send(push.client.encoder().commit(op, body, rows));
+    world.run_for(100 * kMillisecond);
+    if (overtakes) push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+    EXPECT_EQ(push.client.wait<wire::CommittedView>(op).body.code,
+              static_cast<uint8_t>(Code::kCorrupt));
+    EXPECT_EQ(world.homes[0]->commits, 0u);
+    EXPECT_EQ(world.metric("varve_session_corrupt_extents_total"), 1);
+    EXPECT_TRUE(world.homes[0]->at_rest());
+  }
+}
+
 TEST(Grants, ATableOfAnotherShapeIsRefused) {
   World world;
   Pushing push(world, 2);
@@ -233,6 +261,46 @@ TEST(Grants, ExpiryInTheMiddleOfAPayloadWaitsForItsEnd) {
   EXPECT_TRUE(world.run_until([&] { return world.homes[0]->aborts == 1; }, 5 * kSecond));
   EXPECT_TRUE(landing);
   EXPECT_TRUE(world.homes[0]->at_rest());
+}
+
+// Goal: a client that trickles a payload does not keep slabs for as long as it likes. Expect: a
+// grant that still drains when its time for that is over fails the session, whose fences give the
+// slabs back.
+TEST(Grants, APayloadThatTricklesPastItsReservationFailsTheSession) {
+  SimFabricOptions fabric;
+  fabric.piece_ns_max = 200 * kSecond;
+  World world(1, {}, fabric);
+  Pushing push(world, 1, 200);
+  const auto bytes = extent0(push);
+  push.client.send_piece(push.first_piece(static_cast<uint32_t>(bytes.size())),
+                         std::span(bytes).first(kPayloadBytesMax));
+  EXPECT_TRUE(world.run_until(
+      [&] { return world.metric("varve_session_reservations_expired_total") == 1; }, 5 * kSecond));
+  const Nanos ended_ns = world.clock.now_ns();
+  world.run_for(4 * kSecond);
+  EXPECT_EQ(world.metric("varve_sessions"), 1) << "within its time nothing happens";
+  EXPECT_EQ(push.closed_with(world), Code::kTimedOut);
+  EXPECT_LT(world.clock.now_ns() - ended_ns, 7 * kSecond);
+  EXPECT_EQ(world.metric("varve_session_slow_total", "reason=\"extent\""), 1);
+  EXPECT_EQ(world.metric("varve_session_closed_total", "code=\"timed_out\""), 1);
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->aborts == 1; }, kSecond));
+  EXPECT_TRUE(world.settle());
+}
+
+TEST(Grants, OfAnAttemptThatDrainsACommitIsTimedOut) {
+  SimFabricOptions fabric;
+  fabric.piece_ns_max = 2 * kSecond;
+  World world(1, {}, fabric);
+  Pushing push(world);
+  const auto bytes = extent0(push);
+  push.client.send_piece(push.first_piece(static_cast<uint32_t>(bytes.size())),
+                         std::span(bytes).first(kPayloadBytesMax));
+  world.run_for(10 * kMillisecond);
+  push.client.cancel(push.op);  // the attempt ends as cancelled, and waits for its payload
+  world.run_for(10 * kMillisecond);
+  EXPECT_EQ(world.homes[0]->aborts, 0u);
+  EXPECT_EQ(push.commit_code(0, -1), Code::kTimedOut);
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->aborts == 1; }, 5 * kSecond));
 }
 
 TEST(Grants, MalformedPiecesCloseTheSessionAndLeaveNothing) {

@@ -64,6 +64,13 @@ TEST(Hello, VersionsMustOverlap) {
   EXPECT_TRUE(check_hello(hello, {}, PeerPlace::kLoopback).ok());
 }
 
+TEST(Hello, AVersionMismatchNamesBothSides) {
+  const std::string text = version_text(2, 3);
+  EXPECT_NE(text.find("server speaks version 1 "), std::string::npos) << text;
+  EXPECT_NE(text.find("client 2 to 3"), std::string::npos) << text;
+  EXPECT_LE(version_text(65535, 65535).size(), wire::kTextBytesMax);
+}
+
 TEST(Hello, LanesSayWhatTheyAre) {
   wire::HelloView nameless = bulk();
   nameless.body.session = 0;

@@ -77,6 +77,28 @@ TEST(Lane, NamedItLivesOnAndGoesToItsNewUser) {
   EXPECT_EQ(session.cause.code(), Code::kCancelled);
 }
 
+// Goal: a stranger makes the server hold little (docs/WIRE.md 2).
+TEST(Lane, BeforeItHasANameItsHeadsAreSmall) {
+  Bench bench;
+  bench.client->send(std::vector<std::byte>(1024));
+  EXPECT_TRUE(bench.world.run_until([&] { return bench.user.frames == 1; }));
+  bench.client->send(std::vector<std::byte>(1025));
+  EXPECT_TRUE(bench.world.run_until([&] { return bench.user.closes == 1; }));
+  EXPECT_EQ(bench.user.cause.code(), Code::kInvalid);
+  EXPECT_EQ(bench.user.frames, 1u);
+}
+
+TEST(Lane, WithANameItsHeadsMayBeAsLargeAsTheLinkTakes) {
+  Bench bench;
+  Recorder session;
+  bench.lane->name(Lane::State::kUrgent, session);
+  bench.client->send(std::vector<std::byte>(kHeadBytesMax));
+  EXPECT_TRUE(bench.world.run_until([&] { return session.frames == 1; }));
+  EXPECT_EQ(session.closes, 0u);
+  bench.lane->close(Status::cancelled("done"));
+  EXPECT_TRUE(bench.world.run_until([&] { return session.closes == 1; }));
+}
+
 TEST(Lane, RefusedItSaysWhyAndDropsWhatArrives) {
   Bench bench;
   bench.lane->refuse(9, Status::quota("too many"));

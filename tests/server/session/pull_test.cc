@@ -140,6 +140,75 @@ TEST(Pull, ALeaseGivesEachHomeItsOwn) {
   }
 }
 
+// Expect: a lease that ended at one home, which looks by its own clock, has the one answer that a
+// lease which ended in the session has, whatever other homes did meanwhile.
+TEST(Pull, ALeaseThatIsOverAtOneHomeIsOneAnswerForTheWholePull) {
+  World world(4);
+  Pulling pull(world, 20);
+  const auto matched =
+      pull.client.wait<wire::MatchedView>(pull.client.match(pull.format, pull.ids, 5000));
+  world.homes[2]->lease_gone = true;
+  const uint64_t op = pull.client.pull(pull.format, pull.ids, matched.body.lease);
+  const auto view = pull.client.wait<wire::PulledView>(op);
+  EXPECT_EQ(view.body.code, static_cast<uint8_t>(Code::kTimedOut));
+  EXPECT_EQ(view.body.count, 0u);
+  EXPECT_EQ(world.metric("varve_session_pulls_timed_out_total"), 0);  // no deadline did it
+  // Expect: its credit is back and the session goes on.
+  const uint64_t again = pull.client.pull(pull.format, pull.ids);
+  EXPECT_EQ(pull.client.wait<wire::PulledView>(again).body.code, 0);
+}
+
+TEST(Pull, WhereItsLeasePinnedNothingAPullIsBestEffort) {
+  World world(4);
+  Pulling pull(world, 20);
+  const auto matched =
+      pull.client.wait<wire::MatchedView>(pull.client.match(pull.format, {pull.ids[0]}, 5000));
+  EXPECT_NE(matched.body.lease, 0u);
+  for (const auto& home : world.homes)
+    home->lease_gone = home->leases.empty();  // a home that asked for one would refuse
+  const uint64_t op = pull.client.pull(pull.format, pull.ids, matched.body.lease);
+  const auto view = pull.client.wait<wire::PulledView>(op);
+  EXPECT_EQ(view.body.code, 0);
+  ASSERT_EQ(view.codes.size(), 20u);
+  for (uint32_t i = 0; i < 20; ++i)
+    EXPECT_EQ(view.codes[i], 0) << i;
+}
+
+// Goal: a client that drains nothing keeps no page of a pull that is over. Method: the network
+// swallows everything once the frames are in the lane, and the deadline ends the pull.
+TEST(Pull, FramesOfAStoppedPullThatNobodyDrainsFailTheSession) {
+  World world;
+  Pulling pull(world, 8);
+  const uint64_t op = pull.client.pull(pull.format, pull.ids, 0, 300 * kMillisecond);
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->sends_posted > 0; }));
+  world.fabric.partition("server", true);
+  EXPECT_TRUE(world.run_until(
+      [&] { return world.metric("varve_session_pulls_timed_out_total") == 1; }, kSecond));
+  world.run_for(4 * kSecond);
+  EXPECT_EQ(world.metric("varve_sessions"), 1);
+  EXPECT_FALSE(world.homes[0]->at_rest());
+  world.run_for(3 * kSecond);
+  EXPECT_EQ(world.metric("varve_session_slow_total", "reason=\"data\""), 1);
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->at_rest(); }, 3 * kSecond));
+  EXPECT_EQ(pull.client.answer(op), nullptr);
+  world.fabric.partition("server", false);
+  EXPECT_TRUE(world.settle());
+}
+
+// Expect: a home that is slow by itself is no fault of the client's.
+TEST(Pull, AStoppedPullWaitsForASlowHome) {
+  World world;
+  Pulling pull(world, 4);
+  world.homes[0]->send_slowly = true;
+  const uint64_t op = pull.client.pull(pull.format, pull.ids, 0, 300 * kMillisecond);
+  world.run_for(20 * kSecond);
+  EXPECT_EQ(world.metric("varve_sessions"), 1);
+  world.homes[0]->release_sends();
+  EXPECT_EQ(pull.client.wait<wire::PulledView>(op).body.code,
+            static_cast<uint8_t>(Code::kTimedOut));
+  EXPECT_EQ(world.metric("varve_session_slow_total", "reason=\"data\""), 0);
+}
+
 TEST(Pull, NeverMoreIsOnItsWayThanTheCredit) {
   World world(2);
   Pulling pull(world, 16, 1, 4 * kMiB);  // 16 blocks are 8 MiB

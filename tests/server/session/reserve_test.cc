@@ -34,6 +34,22 @@ TEST(Reserve, AnswersComeByPositionFromFourHomes) {
   EXPECT_EQ(world.metric("varve_session_grants"), 30);
 }
 
+// Expect: as many pushes of one block at once as a client may have requests, none is overloaded.
+TEST(Reserve, OneClientAloneIsNeverOverloaded) {
+  World world;
+  TestClient client(world);
+  const uint32_t format = client.register_format(small_format());
+  world.homes[0]->hold = true;
+  world.homes[0]->hold_kind = Part::Kind::kReserve;
+  std::vector<uint64_t> ops;
+  for (uint32_t i = 0; i < 256; ++i)
+    ops.push_back(client.reserve(format, {id_of(i)}));
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->held_count() == 256; }));
+  EXPECT_EQ(world.metric("varve_session_requests_refused_total", "code=\"overloaded\""), 0);
+  world.homes[0]->release_held();
+  EXPECT_EQ(client.wait<wire::ReservedView>(ops.back()).body.code, 0);
+}
+
 TEST(Reserve, ASecondWriterIsBusy) {
   World world;
   TestClient a(world), b(world);

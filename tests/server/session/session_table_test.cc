@@ -80,7 +80,40 @@ TEST(SessionTable, AnotherVersionIsToldWhichOneIsSpoken) {
   const auto lane = knock(world, body);
   EXPECT_EQ(refusal(world, *lane), Code::kUnsupported);
   const wire::Frame frame = lane->find(wire::FrameType::kRefused)->frame();
-  EXPECT_EQ(std::get<wire::RefusedView>(frame.body).body.version_max, wire::kVersion);
+  const auto& view = std::get<wire::RefusedView>(frame.body);
+  EXPECT_EQ(view.body.version_max, wire::kVersion);
+  EXPECT_EQ(view.text,
+            "this server speaks version 1 of the wire, the client 2 to 7: update the older of the "
+            "two");
+}
+
+// A client from the future writes its own version into the header; its HELLO has the layout of
+// every version.
+TEST(SessionTable, AHelloWithAnotherHeaderVersionIsUnderstood) {
+  World world;
+  std::vector<std::byte> buffer(kHeadBytesMax);
+  const auto say = [&](uint16_t version_min) {
+    wire::Hello body = TestClient::hello();
+    body.version_min = 1;
+    body.version_max = 3;
+    const ConstByteSpan head = wire::Encoder(buffer).hello(5, body, {}, "later");
+    store(buffer, 0, uint16_t{3});
+    store(buffer, sizeof(wire::FrameHeader) + offsetof(wire::Hello, version_min), version_min);
+    auto lane = std::make_unique<ClientLane>(world, world.connect());
+    lane->send(head);
+    world.run_until([&] { return !lane->got.empty() || lane->closed(); });
+    return lane;
+  };
+  const auto can_speak_ours = say(1);
+  EXPECT_NE(can_speak_ours->find(wire::FrameType::kHelloOk), nullptr);
+  const auto cannot = say(2);
+  EXPECT_EQ(refusal(world, *cannot), Code::kUnsupported);
+  const wire::Frame frame = cannot->find(wire::FrameType::kRefused)->frame();
+  EXPECT_NE(std::get<wire::RefusedView>(frame.body).text.find("the client 2 to 3"),
+            std::string_view::npos);
+  can_speak_ours->close();
+  EXPECT_TRUE(world.run_until([&] { return can_speak_ours->closed(); }));
+  EXPECT_TRUE(world.settle());
 }
 
 TEST(SessionTable, BulkLanesNeedTheSecretOfTheirSession) {

@@ -281,6 +281,11 @@ void FakeHome::commit(CommitPart& part) {
 void FakeHome::pull(PullPart& part) {
   ++pulls;
   pull_leases.push_back(part.lease);
+  if (lease_gone && part.lease_required) {
+    part.lease_over = true;
+    part.credit_unused_bytes = 0;
+    return back(part, Status::timed_out("the lease is over"));
+  }
   auto pull = std::make_unique<Pull>();
   pull->home = this;
   pull->part = &part;

@@ -46,6 +46,7 @@ class FakeHome final : public Shard {
   Part::Kind hold_kind = Part::Kind::kMatch;
   void release_held();
   size_t held_count() const { return held_.size(); }
+  bool lease_gone = false;   // pulls with a lease are refused: it is over here
   Status fail_next;          // the next part comes back with this
   bool drop_failed = false;  // a commit that fails gives its slabs back, as a home does
   bool recovering_ = false;
