@@ -1,7 +1,7 @@
 // Mailbox: how shards talk. Many producers, one consumer, intrusive, lock free, FIFO per producer.
 //
 // A Message lives in its sender's object; the receiver owns it from post() until it posts it back.
-// This file is the one place on the data path where an atomic stands.
+// Besides this file one atomic stands on the data path: PullPart::cancelled (ADR-0001, "Cancel").
 #pragma once
 
 #include <atomic>

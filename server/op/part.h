@@ -167,7 +167,7 @@ struct PullPart : Part {
   Nanos first_wanted_ns = 0;  // absolute
   Nanos layer_ns = 0;
   uint8_t* codes = nullptr;  // out, by position: Code
-  // Set by the session; the home looks between stages, and every millisecond while it waits.
+  // Set by the session, never cleared in flight, and nothing is ordered by it (ADR-0001, "Cancel").
   std::atomic<bool> cancelled{false};
   // Session-side services for the home, called by posting the structs above to session_reactor:
   void (*deliver_data)(Message&) = nullptr;    // DataSend
