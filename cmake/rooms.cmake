@@ -67,6 +67,8 @@ varve_fuzz(format DEPS common/base common/model)
 varve_fuzz(fragment DEPS common/base common/model server/flash)
 varve_fuzz(config DEPS common/base common/model server/config)
 varve_fuzz(client DEPS ${kCommon} client DOUBLES)
+varve_fuzz(session DEPS ${kCommon} server/config server/flash server/op server/shard server/session
+           DOUBLES)
 
 varve_python_test(tools/tidy tests/tools/tidy/tidy_test.py)
 varve_python_test(vectors tests/vectors/check_vectors.py)
