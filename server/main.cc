@@ -181,6 +181,7 @@ Machine read_machine() {
 class Gate {
  public:
   explicit Gate(uint32_t count) : missing_(count) {}
+  void expect(uint32_t count) { missing_ = count; }  // before anybody arrives
   void arrive_and_wait() {
     std::unique_lock<std::mutex> lock(mutex_);
     if (--missing_ == 0) changed_.notify_all();
@@ -275,7 +276,7 @@ struct Node {
         run(settings.shards + 1),
         stopped(settings.shards),
         env{clock, entropy, *fabric} {}
-  const ServerConfig config;
+  ServerConfig config;  // fixed once the targets are known: they bound the number of shards
   SystemClock clock;
   SystemEntropy entropy;
   std::unique_ptr<Fabric> fabric;
@@ -318,6 +319,7 @@ ShardOptions shard_options(const Node& node, uint32_t shard) {
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kResident)] = sizes.resident_bytes;
   options.flash.shard = shard;
   options.flash.shards = config.shards;
+  options.flash.scrub_interval_ns = Nanos{config.scrub_interval_s} * kSecond;
   options.flash.ack_before_flush_mutant = config.faults.ack_before_flush;
   return options;
 }
@@ -377,6 +379,7 @@ SessionOptions session_options(Node& node) {
   while (options.boot_id == 0)
     options.boot_id = node.entropy.next64();
   options.drain_ms = node.config.drain_ms;
+  options.slices = node.targets.front().super.slices;
   options.sessions_max = node.config.sessions;
   for (const auto& thread : node.threads) {  // values that never change after open
     Shard& shard = *thread->shard;
@@ -524,24 +527,51 @@ bool drain(Node& node, const sigset_t& signals) {
 
 // ---- from settings to serving
 
+Failure refused(const flash::TargetOptions& options, Status why) {
+  return {kExitTargetRefused,
+          "target " + std::to_string(options.index) + ", " + options.file.path + ": " + why.what() +
+              " (" + code_name(why.code()) + ")" +
+              (why.errno_value() != 0 ? std::string(": ") + std::strerror(why.errno_value()) : "")};
+}
+
+// A shard owns whole slices, so more of them than slices cannot be: slices stay as they were
+// formatted, while the number of shards may follow the machine at any start.
+void fit_shards(Node& node, uint32_t slices) {
+  if (node.config.shards <= slices) return;
+  logf(
+      LogLevel::kWarn, "main",
+      "the targets were formatted with %u slices, so %u shards run instead of %u; targets that are "
+      "formatted anew with --shards %u have more slices",
+      slices, slices, node.config.shards, node.config.shards);
+  node.config.shards = slices;
+  node.built.expect(slices + 1);
+  node.run.expect(slices + 1);
+  node.stopped.expect(slices);
+}
+
+// All are looked at before any is written, so that they count this start together.
 Failure prepare_targets(Node& node) {
   const ServerConfig& config = node.config;
+  std::vector<flash::TargetOptions> options(config.targets);
+  std::vector<flash::TargetLook> looks;
   for (uint32_t t = 0; t < config.targets; ++t) {
-    flash::TargetOptions options;
-    options.file = {config.target_path(t), config.target_bytes, config.free_floor_bytes};
-    options.index = t;
+    options[t].file = {config.target_path(t), config.target_bytes, config.free_floor_bytes};
+    options[t].index = t;
+    const auto look = flash::look_target(options[t], node.identity.node_uuid);
+    if (!look) return refused(options[t], look.error());
+    looks.push_back(*look);
+  }
+  const Result<flash::CommonStart> common = flash::common_start(looks, config.shards);
+  if (!common) return {kExitTargetRefused, std::string("targets: ") + common.error().what()};
+  for (uint32_t t = 0; t < config.targets; ++t) {
+    options[t].geometry.slices = common->slices;
+    options[t].boot_generation = common->boot_generation;
     Result<flash::TargetInfo> target =
-        flash::prepare_target(options, node.identity.node_uuid, node.entropy);
-    if (!target) {
-      const Status why = target.error();
-      return {
-          kExitTargetRefused,
-          "target " + std::to_string(t) + ", " + options.file.path + ": " + why.what() + " (" +
-              code_name(why.code()) + ")" +
-              (why.errno_value() != 0 ? std::string(": ") + std::strerror(why.errno_value()) : "")};
-    }
+        flash::prepare_target(options[t], node.identity.node_uuid, node.entropy);
+    if (!target) return refused(options[t], target.error());
     node.targets.push_back(std::move(*target));
   }
+  fit_shards(node, common->slices);
   return {};
 }
 
@@ -596,6 +626,13 @@ void say_faults(const ServerConfig& config) {
        config.faults.seed, config.faults.ack_before_flush ? "ON" : "off");
 }
 
+void say_largest(const Node& node) {
+  const flash::Flash& flash = node.threads[kSessionShard]->shard->flash();
+  logf(LogLevel::kInfo, "main", "largest block %" PRIu64 " MiB; %u slices of %u targets",
+       bytes_of(flash.fragment_pages_max()) / kMiB, node.targets.front().super.slices,
+       flash.target_count());
+}
+
 void say_ready(Node& node) {
   std::printf("varved ready: listening on %s, %u targets, %u shards, %s DRAM, io %s\n",
               node.sessions->address().c_str(), node.config.targets, node.config.shards,
@@ -615,6 +652,7 @@ int serve(const ServerConfig& config, const sigset_t& signals) {
     ::_exit(failure.exit_code);  // the shards run already and nothing was promised to anybody
   }
   write_metrics(node);
+  say_largest(node);
   say_ready(node);
   int signal = 0;
   while ((signal = wait_for_signal(signals, kMetricsInterval)) == 0)

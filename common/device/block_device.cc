@@ -177,7 +177,8 @@ void BlockDevice::retry(DeviceIo& io, int32_t error) {
 // D4, D5: ends the request with its cause and, unless the error is about one place, the device.
 void BlockDevice::give_up(DeviceIo& io, int32_t error) {
   ++counters_.errors;
-  if (io.kind == DeviceKind::kDiscard && (error == EOPNOTSUPP || error == ENOSYS)) {
+  // Advice that a drive does not take costs nobody anything; a drive that is gone is gone.
+  if (io.kind == DeviceKind::kDiscard && error != ENODEV && error != ENXIO) {
     return finish(io, Status(Code::kUnsupported, "the drive knows no discard", error));
   }
   if (is_media_error(io.kind, error)) {

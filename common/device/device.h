@@ -14,7 +14,7 @@
 //      with kUnavailable. Media errors (ENODATA, EILSEQ, EIO on read) fail one request, counted;
 //      kMediaPlacesMax places of the drive with such errors and no good read in between, or any
 //      write or flush error, fail the device: one bad spot, however often it is asked for, does
-//      not. A discard that the drive does not know is kUnsupported and no failure.
+//      not. A discard that the drive does not take is kUnsupported and no failure.
 //   D5 after a failed flush the device is failed: what was unflushed is unknown (fsync is not
 //   retried).
 #pragma once
@@ -141,6 +141,7 @@ class FileHandle {
   FileHandle& operator=(const FileHandle&) = delete;
   uint64_t capacity_bytes() const { return capacity_bytes_; }
   bool created() const { return created_; }
+  bool is_block_device() const { return is_block_device_; }
   Status read(uint64_t offset_bytes, ByteSpan pages);
   Status write(uint64_t offset_bytes, ConstByteSpan pages);
   Status flush();
@@ -150,6 +151,7 @@ class FileHandle {
   int fd_ = -1;
   uint64_t capacity_bytes_ = 0;
   bool created_ = false;
+  bool is_block_device_ = false;
 };
 
 // Bytes of a simulated drive that outlive daemons (a "platter"): MemoryDevice reads and writes it.

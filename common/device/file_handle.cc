@@ -14,6 +14,7 @@ Result<std::unique_ptr<FileHandle>> FileHandle::open(const FileDeviceOptions& op
   handle->fd_ = opened.fd;
   handle->capacity_bytes_ = opened.capacity_bytes;
   handle->created_ = opened.created;
+  handle->is_block_device_ = opened.is_block_device;
   return handle;
 }
 

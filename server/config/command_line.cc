@@ -99,6 +99,8 @@ void describe(CLI::App& app, ServerConfig& config) {
                  "Prometheus text, each second [DATA/metrics.prom]")
       ->type_name("PATH");
   app.add_option("--drain-ms", config.drain_ms, "bound of a graceful stop [10000]");
+  app.add_option("--scrub-interval-s", config.scrub_interval_s,
+                 "read and verify all of the flash once in this time; 0: never [86400]");
   app.add_option("--log-level", config.log_level, "debug, info, warn or error [info]");
   app.add_flag("--print-config", config.print_config, "print the effective settings and exit");
   const char* testing = "Testing (breaks promises on purpose)";

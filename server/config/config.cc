@@ -10,7 +10,8 @@ namespace {
 constexpr uint64_t kDramFloor = 64 * kMiB;
 constexpr uint64_t kDramDefaultMax = kGiB;
 constexpr uint64_t kDramMax = 4096 * kGiB;
-constexpr uint32_t kShardsMax = 16;  // = slices of a target: a shard owns whole slices
+constexpr uint32_t kShardsMax = 16;  // = slices of a large target: a shard owns whole slices
+constexpr uint32_t kScrubIntervalMin = 60, kScrubIntervalMax = 366 * 24 * 3600;
 constexpr uint32_t kTargetsMaxSetting = 32;
 // 16 slices of at least 6 segments of 4 MiB and two checkpoint areas.
 constexpr uint64_t kTargetFloor = 400 * kMiB;
@@ -84,6 +85,8 @@ std::vector<std::string> ServerConfig::problems() const {
   check_range(out, "--shards", shards, 1, kShardsMax);
   check_range(out, "--sessions", sessions, 1, 4096);
   check_range(out, "--drain-ms", drain_ms, 100, 600000);
+  if (scrub_interval_s != 0)
+    check_range(out, "--scrub-interval-s", scrub_interval_s, kScrubIntervalMin, kScrubIntervalMax);
   check_range(out, "--fault-spill-per-mille", faults.spill_per_mille, 0, 1000);
   if (faults.spill_per_mille > 0 && !faults.volatile_cache) {
     out.push_back(
@@ -163,6 +166,7 @@ std::string ServerConfig::print() const {
   line("--sessions", std::to_string(sessions));
   line("--metrics-file", metrics_path());
   line("--drain-ms", std::to_string(drain_ms));
+  line("--scrub-interval-s", std::to_string(scrub_interval_s));
   line("--log-level", log_level);
   line("--fault-volatile-cache", faults.volatile_cache ? "on" : "off");
   line("--fault-spill-per-mille", std::to_string(faults.spill_per_mille));

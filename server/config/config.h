@@ -55,8 +55,11 @@ struct ServerConfig {
       IoSetting::kAuto;  // io_uring where the kernel lets us, else epoll, said in the log
   // Clients at once; an engine has one per worker process. What one costs: docs/OPERATIONS.md.
   uint32_t sessions = 256;
-  std::string metrics_file;        // empty = DATA/metrics.prom, rewritten every second
-  uint32_t drain_ms = 10000;       // bound of a graceful stop
+  std::string metrics_file;   // empty = DATA/metrics.prom, rewritten every second
+  uint32_t drain_ms = 10000;  // bound of a graceful stop
+  // Every live fragment is read and verified once in this time; 0 = never. A day, because rot that
+  // is found while a copy exists elsewhere is cheap, and a drive does not notice a day's pace.
+  uint32_t scrub_interval_s = 24 * 3600;
   std::string log_level = "info";  // debug, info, warn, error
   FaultSettings faults;
   bool testing = false;  // --i-am-testing

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cinttypes>
 #include <cstring>
 #include <string>
 
@@ -68,6 +69,7 @@ struct Engine {
   FailureTeller* failures = nullptr;
   std::unique_ptr<RecoverOp> recover[kRecoverOps];
   uint32_t recover_next = 0;  // slice
+  uint32_t recover_left = 0;  // logs
   FlushWaiter last_flush;
   bool last_flush_sent = false;
   bool drained = false;
@@ -113,6 +115,7 @@ class FlashImpl final : public Flash {
   static SliceLog* next_to_checkpoint(void* owner, Target& target);
   static void changed(void* owner, SliceLog& log);
   void drain_step(Engine& engine);
+  void say_recovered(const Engine& engine) const;
   void arm_checkpoint();
   void on_checkpoint_timer();
   void on_scrub_timer();
@@ -157,7 +160,9 @@ void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeomet
                                                 self.drain_step(self.engine(target.index()));
                                               },
                                               this};
-  engines_.push_back(std::make_unique<Engine>(reactor_, entropy, user_, options_, std::move(info),
+  FlashOptions of_target = options_;
+  of_target.discard_erased = options_.discard_erased || info.is_block_device;
+  engines_.push_back(std::make_unique<Engine>(reactor_, entropy, user_, of_target, std::move(info),
                                               geometry, std::move(device), recover_work,
                                               checkpoint_work));
   Engine& engine = *engines_.back();
@@ -184,6 +189,7 @@ void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeomet
     target.logs[slice] =
         std::make_unique<SliceLog>(geometry, target.index(), slice, options_.free_segments_min);
     ++slice_left_[slice];
+    ++engine.recover_left;
     ++recover_left_;
   }
 }
@@ -197,6 +203,7 @@ SliceLog& FlashImpl::log(uint32_t target, uint32_t slice) const {
 
 void FlashImpl::recover() {
   VARVE_ASSERT(reactor_.on_owner_core());
+  VARVE_ASSERT(!draining_ && !scrub_timer_.armed());
   recover_started_ns_ = reactor_.now_ns();
   for (const auto& engine : engines_) {
     for (const auto& op : engine->recover)
@@ -224,7 +231,32 @@ void FlashImpl::slice_recovered(void* owner, Target& target, SliceLog& log) {
     self.recover_ns_.set(static_cast<int64_t>(self.reactor_.now_ns() - self.recover_started_ns_));
   }
   --self.slice_left_[log.slice()];
+  Engine& engine = self.engine(target.index());
+  VARVE_ASSERT(engine.recover_left > 0);
+  if (--engine.recover_left == 0) self.say_recovered(engine);
   target.changed(log);
+}
+
+// What a start found, once for each target: the first question after every crash.
+void FlashImpl::say_recovered(const Engine& engine) const {
+  const TargetMetrics& m = engine.target.metrics;
+  if (!engine.target.ok()) return;  // its failure was said, and its numbers mean nothing
+  uint64_t fragments = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    fragments += m.recovered[i].value();
+    bytes += m.recovered_bytes[i].value();
+  }
+  const auto ms = static_cast<uint64_t>(reactor_.now_ns() - recover_started_ns_) / kMillisecond;
+  logf(LogLevel::kInfo, "flash",
+       "target %u shard %u recovered: %" PRIu64 " fragments, %" PRIu64 " MiB in %" PRIu64
+       ".%03" PRIu64 " s (checkpoint %" PRIu64 ", footer %" PRIu64 ", tail %" PRIu64
+       "); not kept: refused %" PRIu64 ", old generation %" PRIu64 ", torn %" PRIu64
+       ", rot %" PRIu64 ", segments that cannot be read %" PRIu64,
+       engine.target.index(), options_.shard, fragments, bytes / kMiB, ms / 1000, ms % 1000,
+       m.recovered[0].value(), m.recovered[1].value(), m.recovered[2].value(), m.refused.value(),
+       m.dropped_generation.value(), m.dropped_torn.value(), m.dropped_rot.value(),
+       m.unreadable_segments.value());
 }
 
 bool FlashImpl::slice_ready(uint32_t slice) const {
@@ -262,6 +294,7 @@ bool FlashImpl::reserve(uint32_t target, uint32_t slice, uint32_t pages) {
 }
 
 void FlashImpl::unreserve(uint32_t target, uint32_t slice, uint32_t pages) {
+  VARVE_ASSERT(reactor_.on_owner_core());
   SliceLog& log = this->log(target, slice);
   log.unreserve(pages);
   changed(this, log);
@@ -278,6 +311,7 @@ void FlashImpl::read(Read& read) {
 }
 
 void FlashImpl::release(const Place& place) {
+  VARVE_ASSERT(reactor_.on_owner_core());
   SliceLog& log = this->log(place.target, place.slice);
   VARVE_ASSERT(place.segment < log.segment_count(), place.segment);
   log.live_drop(place.segment, place.pages);
@@ -340,6 +374,7 @@ void FlashImpl::drain() {
   reactor_.cancel(scrub_timer_);
   for (const auto& engine : engines_) {
     engine->target.draining = true;
+    engine->scrub.stop();
     for (const auto& log : engine->target.logs) {
       if (log != nullptr && log->ready) engine->writer.seal_quiet(*log, SealScope::kAll);
     }
@@ -388,7 +423,8 @@ void FlashImpl::scrub_now() {
 }
 
 void FlashImpl::on_scrub_timer() {
-  scrub_now();
+  for (const auto& engine : engines_)
+    engine->scrub.start_paced(options_.scrub_interval_ns / 2);
   reactor_.arm(scrub_timer_, options_.scrub_interval_ns);
 }
 
@@ -439,15 +475,19 @@ void FlashImpl::register_metrics(MetricSet& metrics) {
       metrics.add({"varve_flash_recovered_bytes_total", of, "bytes recovered"},
                   &m.recovered_bytes[i]);
     }
-    const auto dropped = [&](const char* reason, const Counter& source) {
-      metrics.add({"varve_flash_dropped_total", labels + ",reason=\"" + reason + "\"",
-                   "fragments found at recovery and not kept"},
-                  &source);
+    const auto dropped = [&](const char* reason, const Counter& count, const Counter& bytes) {
+      const std::string of = labels + ",reason=\"" + reason + "\"";
+      metrics.add({"varve_flash_dropped_total", of, "fragments found at recovery and not kept"},
+                  &count);
+      metrics.add({"varve_flash_dropped_bytes_total", of,
+                   "their bytes, as far as anything that verifies says how many"},
+                  &bytes);
     };
-    dropped("refused", m.refused);
-    dropped(drop_reason_name(DropReason::kOldGeneration), m.dropped_generation);
-    dropped(drop_reason_name(DropReason::kTorn), m.dropped_torn);
-    dropped(drop_reason_name(DropReason::kRot), m.dropped_rot);
+    dropped("refused", m.refused, m.refused_bytes);
+    dropped(drop_reason_name(DropReason::kOldGeneration), m.dropped_generation,
+            m.dropped_generation_bytes);
+    dropped(drop_reason_name(DropReason::kTorn), m.dropped_torn, m.dropped_torn_bytes);
+    dropped(drop_reason_name(DropReason::kRot), m.dropped_rot, m.dropped_rot_bytes);
     counter("unreadable_segments_total", m.unreadable_segments, "headers that cannot be read");
     counter("reclaimed_segments_total", m.reclaimed_segments, "segments erased");
     counter("reinserted_total", m.reinserted, "fragments copied by reclaim");
@@ -462,6 +502,7 @@ void FlashImpl::register_metrics(MetricSet& metrics) {
     counter("scrubbed_total", m.scrubbed, "fragments scrubbed");
     counter("scrubbed_bytes_total", m.scrubbed_bytes, "bytes scrubbed");
     counter("scrub_rot_total", m.scrub_rot, "rot found by scrub");
+    counter("scrub_passes_total", m.scrub_passes, "passes of scrub that came to their end");
   }
 }
 

@@ -34,8 +34,8 @@
 
 namespace varve::flash {
 
-struct Geometry {  // fixed when a target is formatted; hashed into the superblock
-  uint32_t slices = kSlicesDefault;
+struct Geometry {       // fixed when a target is formatted; hashed into the superblock
+  uint32_t slices = 0;  // 0 = chosen from the capacity (FORMAT 5.1): 1 .. 16; else a power of two
   uint32_t segment_pages = 0;  // 0 = chosen from the capacity (FORMAT 5.1): 4 MiB .. 256 MiB
 };
 
@@ -44,15 +44,38 @@ struct TargetInfo {
   std::string path;
   Superblock super;  // as written at this start: boot_generation already raised and flushed
   bool formatted_now = false;
+  bool is_block_device = false;  // erased segments are discarded there
 };
 struct TargetOptions {
   FileDeviceOptions file;
   uint32_t index = 0;
   Geometry geometry;
+  uint32_t boot_generation = 0;  // of this start, from common_start(); 0 = one more than it had
 };
+
+// What a target says before anything is written to it. All targets of a node are looked at first,
+// so that each start has one boot generation for all of them: attempts of different targets are
+// compared by it, and a target that was replaced, or missed a start, must not count on its own.
+struct TargetLook {
+  bool blank = false;  // it will be formatted
+  uint32_t boot_generation = 0;
+  uint32_t slices = 0;
+  uint64_t capacity_bytes = 0;
+};
+// Refuses by name what prepare_target() would refuse; writes nothing (a file may be created).
+Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]);
+Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& options,
+                                const std::byte (&node_uuid)[16]);
+struct CommonStart {
+  uint32_t boot_generation = 0;
+  uint32_t slices = 0;  // of the targets there are, else chosen for the smallest blank one
+};
+// kInvalid: no targets, or targets of different slices. `slices_min`: the number of shards, which
+// blank targets are given at least as many slices as.
+Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min);
 // Formats a blank target (new, or first MiB all zero), or opens one of this node. Refuses by name
 // and leaves untouched: a target of another node, another index, another geometry, a newer version,
-// or foreign data. Raises the boot generation and flushes it.
+// or foreign data. Raises the boot generation to that of the start and flushes it.
 Result<TargetInfo> prepare_target(const TargetOptions& options, const std::byte (&node_uuid)[16],
                                   Entropy& entropy);
 // The same on bytes in memory, for simulation and tests: pages 0 and 1 of a platter.
@@ -198,8 +221,11 @@ struct FlashOptions {
   uint32_t free_segments_min = 2;  // per slice and target, kept for reinsertion
   Nanos io_ns_max = 10 * kSecond;  // L6
   Nanos checkpoint_interval_ns = 30 * kSecond;
-  Nanos scrub_interval_ns = 0;  // 0 = only on demand
-  bool discard_erased = false;  // for drives; a hole in a file would give its preallocation back
+  // A pass over all live fragments begins every so often and takes about half of that, at most
+  // kScrubPauseMax between two windows; 0 = only on demand.
+  Nanos scrub_interval_ns = 0;
+  // Also of files, where a hole would give the preallocation back; drives are discarded always.
+  bool discard_erased = false;
   bool ack_before_flush_mutant = false;  // for the crash ledger's self-test only; loud at start
 };
 

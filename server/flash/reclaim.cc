@@ -90,6 +90,7 @@ void ReclaimOp::pick() {
 }
 
 void ReclaimOp::choose() {
+  VARVE_ASSERT(log_ != nullptr);
   if (!wants(target_, *log_)) return go(Stage::kPick);
   pressed_ = log_->room_refused || log_->free_count() <= log_->kept_free();
   if (log_->room_refused && log_->free_count() > log_->kept_free()) {
@@ -139,12 +140,15 @@ bool ReclaimOp::ask() {
 
 // Nothing to gain now; release() and the next refusal end the rest.
 void ReclaimOp::give_up() {
+  VARVE_ASSERT(log_ != nullptr);
   log_->stall();
   log_->room_refused = false;
   return go(Stage::kPick);
 }
 
 void ReclaimOp::take_footer(Status status) {
+  VARVE_ASSERT(log_->segment(victim_).state == SegmentState::kReclaiming, victim_);
+  VARVE_ASSERT(entries_.empty() && cursor_ == 0);
   const Footer footer = footer_take(*log_, victim_, status);
   if (footer == Footer::kMore) return wait(1);
   if (footer == Footer::kNone) {
@@ -162,6 +166,7 @@ void ReclaimOp::take_footer(Status status) {
 }
 
 void ReclaimOp::entries() {
+  VARVE_ASSERT(cursor_ <= entries_.size(), cursor_);
   for (uint32_t asked = 0; cursor_ < entries_.size() && asked < kVerdictsMax; ++asked) {
     const FragmentInfo info = info_of(entries_[cursor_], target_.index(), log_->slice(), victim_);
     const FlashUser::Verdict verdict = target_.user.on_reclaim(info.block, info.place);
@@ -183,6 +188,7 @@ void ReclaimOp::entries() {
 bool ReclaimOp::copy_begin(const FragmentInfo& from) {
   open_ = log_->take_reclaim(from.place.pages);
   if (open_ == nullptr) return false;
+  VARVE_ASSERT(open_->segment != victim_, victim_);
   from_ = from;
   io_ = &writer_.open(*log_, *open_);
   to_ = log_->place(*open_, from.place.pages, from.place.lead_pages);
@@ -192,6 +198,8 @@ bool ReclaimOp::copy_begin(const FragmentInfo& from) {
 }
 
 void ReclaimOp::copy_read() {
+  VARVE_ASSERT(copied_pages_ < from_.place.pages, copied_pages_);
+  VARVE_ASSERT(to_.pages == from_.place.pages, to_.pages);
   window_count_ = std::min(kWindowPages, from_.place.pages - copied_pages_);
   stage_ = Stage::kCopyTake;
   read(target_.offset(*log_, victim_, from_.place.page + copied_pages_), 0, window_count_);
@@ -211,6 +219,7 @@ void ReclaimOp::copy_take(Status status) {
 
 // The window's part of the fragment verifies; its header then says where the copy lies.
 bool ReclaimOp::verify_window(uint32_t pages) {
+  VARVE_ASSERT(pages > 0 && copied_pages_ + pages <= from_.place.pages, pages);
   uint32_t skip = 0;
   if (copied_pages_ == 0) {
     const Segment& victim = log_->segment(victim_);
@@ -248,6 +257,8 @@ void ReclaimOp::copy_lost(DropReason reason, const char* why) {
 }
 
 void ReclaimOp::copied() {
+  VARVE_ASSERT(copied_pages_ == from_.place.pages, copied_pages_);
+  VARVE_ASSERT(check_.complete());  // nothing unverified is copied
   io_->footer.add(copy_entry_);
   target_.flusher.note_write();
   copied_any_ = true;
@@ -265,6 +276,7 @@ void ReclaimOp::copied() {
 }
 
 void ReclaimOp::emptied() {
+  VARVE_ASSERT(cursor_ == entries_.size(), cursor_);
   if (!copied_any_) return go(Stage::kReaders);
   stage_ = Stage::kCopyFlushed;
   flush();
@@ -273,6 +285,7 @@ void ReclaimOp::emptied() {
 
 void ReclaimOp::readers() {
   Segment& victim = log_->segment(victim_);
+  VARVE_ASSERT(victim.state == SegmentState::kReclaiming, victim_);
   if (victim.readers > 0) return;  // the last one's end wakes us
   if (victim.live_pages > 0) return unaccounted();
   log_->erasing(victim_);
@@ -296,6 +309,7 @@ void ReclaimOp::unaccounted() {
 }
 
 void ReclaimOp::erased() {
+  VARVE_ASSERT(log_->segment(victim_).state == SegmentState::kErasing, victim_);  // L3
   target_.metrics.reclaimed_segments.add();
   if (target_.options.discard_erased) {
     stage_ = Stage::kDiscarded;

@@ -148,6 +148,7 @@ void RecoverOp::read_entries() {
 }
 
 void RecoverOp::read_segment() {
+  VARVE_ASSERT(next_pending_ <= pending_.size(), next_pending_);
   if (next_pending_ == pending_.size()) return go(Stage::kSliceDone);
   segment_ = pending_[next_pending_++];
   stage_ = Stage::kTrailerRead;
@@ -162,6 +163,7 @@ void RecoverOp::take_footer(Status status) {
   }
   cursor_ = 0;
   Segment& segment = log_->segment(segment_);
+  VARVE_ASSERT(segment.state == SegmentState::kUnknown, segment_);
   segment.sequence = trailer_.sequence;
   segment.nonce = trailer_.nonce;
   segment.used_pages = trailer_.used_pages;
@@ -198,6 +200,7 @@ void RecoverOp::take_tail(Status status) {
 
 void RecoverOp::seal_scanned() {
   stage_ = Stage::kSealed;
+  VARVE_ASSERT(seal_ != nullptr && seal_->footer.count() == scan_.entries().size());
   seal_->sealed_waiter = this;
   writer_.seal(*seal_);
   return wait(1);
@@ -222,6 +225,7 @@ uint32_t RecoverOp::table_pages() const {
 }
 
 void RecoverOp::begin_slice(SliceLog& log) {
+  VARVE_ASSERT(log_ == nullptr && !log.ready, log.slice());
   log_ = &log;
   checkpoint_ = CheckpointHeader();
   checkpoint_.magic = 0;
@@ -276,6 +280,7 @@ uint32_t RecoverOp::send_heads() {
 }
 
 void RecoverOp::take_heads() {
+  VARVE_ASSERT(heads_count_ > 0 && heads_count_ <= kHeadReads, heads_count_);
   for (uint32_t i = 0; i < heads_count_; ++i) {
     const uint32_t head = heads_first_ + i;
     const bool read = head_reads_[i].status.ok();
@@ -333,6 +338,7 @@ void RecoverOp::take_table_page(ConstByteSpan page, uint32_t index) {
 }
 
 void RecoverOp::rows_complete() {
+  VARVE_ASSERT(rows_.size() <= log_->segment_count(), rows_.size());
   uint64_t sum = 0;
   for (const Row& row : rows_)
     sum += row.entries;
@@ -460,6 +466,7 @@ void RecoverOp::no_footer() {
 }
 
 void RecoverOp::erase() {
+  VARVE_ASSERT(log_->segment(segment_).state == SegmentState::kUnknown, segment_);
   log_->erasing(segment_);
   stage_ = Stage::kEraseFlush;
   zero_page(target_.offset(*log_, segment_, 0));
@@ -477,6 +484,7 @@ CatalogEntry RecoverOp::footer_found(uint32_t i) const {
 bool RecoverOp::confirm_told(uint32_t found_count,
                              CatalogEntry (RecoverOp::*found_at)(uint32_t) const) {
   if (segment_ != broken_segment_) return true;
+  VARVE_ASSERT(confirm_ <= row_entries_.size(), confirm_);
   const auto told = static_cast<uint32_t>(row_entries_.size());
   const uint32_t end = std::min(told, confirm_ + kDeliverMax);
   for (; confirm_ < end; ++confirm_) {
@@ -492,6 +500,7 @@ bool RecoverOp::confirm_told(uint32_t found_count,
     }
     const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment_);
     target_.metrics.dropped_rot.add();
+    target_.metrics.dropped_rot_bytes.add(bytes_of(entry.pages));
     target_.user.on_lost(info.block, info.place, DropReason::kRot);
   }
   return confirm_ == told;
@@ -509,6 +518,7 @@ bool RecoverOp::tell_footer() {
 
 void RecoverOp::scanned() {
   target_.metrics.dropped_torn.add(scan_.torn());
+  target_.metrics.dropped_torn_bytes.add(bytes_of(scan_.torn_pages()));
   Segment& segment = log_->segment(segment_);
   // Somebody may still read what a checkpoint told of it: then it is sealed, empty, for reclaim.
   if (scan_.entries().empty() && segment.live_pages == 0 && segment.readers == 0) return erase();
@@ -531,12 +541,16 @@ bool RecoverOp::tell_scan() {
 }
 
 void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource source) {
-  if (old_generation(entry)) return target_.metrics.dropped_generation.add();
+  if (old_generation(entry)) {
+    target_.metrics.dropped_generation.add();
+    return target_.metrics.dropped_generation_bytes.add(bytes_of(entry.pages));
+  }
   const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment);
   // Counted before the user is told, so that it may release() at once; taken back when refused.
   log_->live_add(segment, entry.pages);
   if (!target_.user.on_recovered(info)) {
     log_->live_drop(segment, entry.pages);
+    target_.metrics.refused_bytes.add(bytes_of(entry.pages));
     return target_.metrics.refused.add();
   }
   target_.metrics.recovered[static_cast<size_t>(source)].add();
@@ -558,6 +572,7 @@ bool RecoverOp::old_generation(const CatalogEntry& entry) const {
 }
 
 void RecoverOp::end_slice() {
+  VARVE_ASSERT(log_ != nullptr && !log_->ready);
   SliceLog& log = *log_;
   log_ = nullptr;
   log.ready = true;

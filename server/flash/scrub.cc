@@ -9,10 +9,29 @@ namespace varve::flash {
 
 ScrubOp::ScrubOp(Target& target) : WindowOp(target) {
   entries_.reserve(1024);
+  pause_.owner = this;
+  pause_.on_fire = [](Timer& timer) {
+    static_cast<ScrubOp*>(timer.owner)->completed(Status::ok_status());
+  };
+}
+
+ScrubOp::~ScrubOp() {
+  reactor().cancel(pause_);
 }
 
 void ScrubOp::start() {
-  if (stage_ != Stage::kIdle) return;
+  start_paced(0);
+}
+
+void ScrubOp::start_paced(Nanos duration_ns) {
+  if (stage_ != Stage::kIdle || target_.draining || !target_.ok()) return;
+  VARVE_ASSERT(log_ == nullptr && !pause_.armed());
+  duration_ns_ = duration_ns;
+  pass_pages_ = 0;
+  unpaced_pages_ = 0;
+  for (const auto& log : target_.logs) {
+    if (log != nullptr) pass_pages_ += log->live_pages();
+  }
   slice_ = 0;
   segment_ = 0;
   go(Stage::kSegment);
@@ -21,11 +40,7 @@ void ScrubOp::start() {
 void ScrubOp::run() {
   RunScope scope(*this);
   const Status status = take_failure();
-  if (!target_.ok()) {
-    if (log_ != nullptr) leave_segment();
-    stage_ = Stage::kIdle;
-    return;
-  }
+  if (!target_.ok() || target_.draining) return end_pass();
   switch (stage_) {
     case Stage::kIdle:
       return;
@@ -35,17 +50,51 @@ void ScrubOp::run() {
       return take_footer(status);
     case Stage::kEntry:
       return next_entry();
+    case Stage::kPause:
+      stage_ = Stage::kRead;
+      if (const Nanos pause = take_pause_ns(); pause > 0) {
+        reactor().arm(pause_, pause);
+        return wait(1);
+      }
+      [[fallthrough]];
     case Stage::kRead:
-      return read_window();
+      if (!must_leave()) return read_window();
+      leave_segment();
+      return go(Stage::kSegment);
     case Stage::kTake:
       return take_window(status);
   }
 }
 
+void ScrubOp::stop() {
+  if (!pause_.armed()) return;
+  reactor().cancel(pause_);
+  completed(Status::ok_status());
+}
+
+void ScrubOp::end_pass() {
+  if (log_ != nullptr) leave_segment();
+  stage_ = Stage::kIdle;
+}
+
+// Reclaim chose it, and waits for its last reader.
+bool ScrubOp::must_leave() const {
+  VARVE_ASSERT(log_ != nullptr && log_->segment(held_).readers > 0, held_);
+  return log_->segment(held_).state != SegmentState::kSealed;
+}
+
+// One pause for a window's worth of pages, however small the fragments are.
+Nanos ScrubOp::take_pause_ns() {
+  if (duration_ns_ == 0 || unpaced_pages_ < kWindowPages) return 0;
+  unpaced_pages_ -= kWindowPages;
+  const uint64_t windows = std::max<uint64_t>(1, pass_pages_ / kWindowPages);
+  return std::min<Nanos>(duration_ns_ / windows, kScrubPauseMax);
+}
+
 void ScrubOp::next_segment() {
   for (; slice_ < target_.logs.size(); ++slice_, segment_ = 0) {
     SliceLog* log = target_.logs[slice_].get();
-    if (log == nullptr) continue;
+    if (log == nullptr || !log->ready) continue;
     for (; segment_ < log->segment_count(); ++segment_) {
       Segment& segment = log->segment(segment_);
       if (segment.state != SegmentState::kSealed || segment.live_pages == 0) continue;
@@ -57,6 +106,7 @@ void ScrubOp::next_segment() {
       return wait(1);
     }
   }
+  target_.metrics.scrub_passes.add();
   stage_ = Stage::kIdle;
 }
 
@@ -87,11 +137,12 @@ void ScrubOp::take_footer(Status status) {
 }
 
 void ScrubOp::next_entry() {
+  VARVE_ASSERT(log_ != nullptr && log_->segment(held_).readers > 0, held_);
   for (uint32_t asked = 0; cursor_ < entries_.size() && asked < kAskMax; ++asked, ++cursor_) {
     info_ = info_of(entries_[cursor_], target_.index(), log_->slice(), held_);
     if (!target_.user.on_live(info_.block, info_.place)) continue;
     done_pages_ = 0;
-    return go(Stage::kRead);
+    return go(Stage::kPause);
   }
   if (cursor_ < entries_.size()) return go(Stage::kEntry);
   leave_segment();
@@ -99,6 +150,7 @@ void ScrubOp::next_entry() {
 }
 
 void ScrubOp::read_window() {
+  VARVE_ASSERT(done_pages_ < info_.place.pages, done_pages_);
   window_count_ = std::min(kWindowPages, info_.place.pages - done_pages_);
   stage_ = Stage::kTake;
   read(target_.offset(*log_, held_, info_.place.page + done_pages_), 0, window_count_);
@@ -124,11 +176,13 @@ void ScrubOp::take_window(Status status) {
     return end_entry(Status::corrupt("extent checksum"));
   }
   done_pages_ += window_count_;
-  if (done_pages_ < info_.place.pages) return go(Stage::kRead);
+  unpaced_pages_ += window_count_;
+  if (done_pages_ < info_.place.pages) return go(Stage::kPause);
   return end_entry(check_.complete() ? Status::ok_status() : Status::corrupt("fragment too long"));
 }
 
 void ScrubOp::end_entry(Status status) {
+  VARVE_ASSERT(cursor_ < entries_.size(), cursor_);
   if (status.ok()) {
     target_.metrics.scrubbed.add();
     target_.metrics.scrubbed_bytes.add(bytes_of(info_.place.pages));

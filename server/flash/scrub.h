@@ -1,5 +1,8 @@
 // Scrub of one target: every live fragment of every sealed segment read and verified whole, both
 // checksums of every extent, at background priority. Rot is reported to the user, who forgets it.
+//
+// A pass by interval pauses between its windows so that it takes about half of the interval. It
+// gives a segment up that reclaim has chosen, and the pass when the shard drains.
 #pragma once
 
 #include <vector>
@@ -9,17 +12,23 @@
 
 namespace varve::flash {
 
+inline constexpr Nanos kScrubPauseMax = 100 * kMillisecond;
+
 class ScrubOp final : public WindowOp {
  public:
   explicit ScrubOp(Target& target);
 
-  void start();  // no-op while a pass runs
+  ~ScrubOp();
+
+  void start();                         // at once and without pauses; no-op while a pass runs
+  void start_paced(Nanos duration_ns);  // about this long, see kScrubPauseMax
+  void stop();                          // a pass that pauses ends now, any other at its next step
   bool running() const { return stage_ != Stage::kIdle; }
   void run() override;
   const char* name() const override { return "flash.scrub"; }
 
  private:
-  enum class Stage : uint8_t { kIdle, kSegment, kFooterRead, kEntry, kRead, kTake };
+  enum class Stage : uint8_t { kIdle, kSegment, kFooterRead, kEntry, kPause, kRead, kTake };
   static constexpr uint32_t kAskMax = 256;  // dead entries passed over in one turn
 
   void go(Stage stage) {
@@ -33,6 +42,9 @@ class ScrubOp final : public WindowOp {
   void take_window(Status status);
   void end_entry(Status status);
   void leave_segment();
+  void end_pass();
+  bool must_leave() const;
+  Nanos take_pause_ns();
 
   Stage stage_ = Stage::kIdle;
   uint32_t slice_ = 0;
@@ -45,6 +57,10 @@ class ScrubOp final : public WindowOp {
   FragmentCheck check_;
   uint32_t done_pages_ = 0;
   uint32_t window_count_ = 0;
+  Nanos duration_ns_ = 0;       // of the pass; 0 = as fast as it goes
+  uint64_t pass_pages_ = 0;     // live when it began
+  uint32_t unpaced_pages_ = 0;  // read since the last pause
+  Timer pause_;
 };
 
 }  // namespace varve::flash

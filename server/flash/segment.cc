@@ -11,6 +11,12 @@ namespace varve::flash {
 namespace {
 
 constexpr uint64_t kSegmentBytesMin = 4 * kMiB;
+constexpr uint64_t kSegmentBytesMax = 256 * kMiB;
+// Fewer and a reclaim would need a large part of the slice to move what it holds.
+constexpr uint32_t kSegmentsWanted = 7;
+// A slice of this size has segments of 64 MiB, so that blocks of 32 MiB fit. Small targets get
+// fewer slices rather than small ones.
+constexpr uint64_t kSliceBytesWanted = 512 * kMiB;
 
 uint32_t checkpoint_pages_for(uint64_t room_pages, uint32_t segment_pages) {
   const uint64_t rows = room_pages / segment_pages;
@@ -19,10 +25,12 @@ uint32_t checkpoint_pages_for(uint64_t room_pages, uint32_t segment_pages) {
 }
 
 uint32_t segment_pages_for(uint64_t room_pages) {
-  const uint64_t room = bytes_of(room_pages);
-  const uint64_t wanted = std::max(std::min(room / 8, 64 * kMiB), std::min(room / 32, 256 * kMiB));
-  const uint64_t bytes = std::bit_floor(std::max(wanted, kSegmentBytesMin));
-  return pages_of(bytes);
+  for (uint64_t bytes = kSegmentBytesMax; bytes > kSegmentBytesMin; bytes /= 2) {
+    const uint32_t pages = pages_of(bytes);
+    const uint64_t areas = 2ull * checkpoint_pages_for(room_pages, pages);
+    if (room_pages >= areas + uint64_t{kSegmentsWanted} * pages) return pages;
+  }
+  return pages_of(kSegmentBytesMin);
 }
 
 Status check(const TargetGeometry& g) {
@@ -44,10 +52,16 @@ Status check(const TargetGeometry& g) {
 
 }  // namespace
 
+uint32_t choose_slices(uint64_t capacity_bytes, uint32_t slices_min) {
+  VARVE_ASSERT(slices_min >= 1 && slices_min <= kSlicesMax, slices_min);
+  const uint64_t fit = std::clamp<uint64_t>(capacity_bytes / kSliceBytesWanted, 1, kSlicesDefault);
+  return std::max(static_cast<uint32_t>(std::bit_floor(fit)), std::bit_ceil(slices_min));
+}
+
 Result<TargetGeometry> choose_geometry(uint64_t capacity_bytes, const Geometry& wanted) {
   TargetGeometry g;
-  g.slices = wanted.slices;
-  if (g.slices == 0 || !std::has_single_bit(g.slices) || g.slices > kSlicesMax) {
+  g.slices = wanted.slices != 0 ? wanted.slices : choose_slices(capacity_bytes, 1);
+  if (!std::has_single_bit(g.slices) || g.slices > kSlicesMax) {
     return Status::invalid("slices must be a power of two, at most 64");
   }
   const uint64_t pages = capacity_bytes / kPageBytes;

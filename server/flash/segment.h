@@ -40,6 +40,7 @@ struct TargetGeometry {
   uint32_t fragment_pages_max() const { return segment_pages - 2; }
 };
 // What a blank target of this capacity is formatted to (FORMAT 5.1).
+uint32_t choose_slices(uint64_t capacity_bytes, uint32_t slices_min);
 Result<TargetGeometry> choose_geometry(uint64_t capacity_bytes, const Geometry& wanted);
 // What a superblock says, checked against every limit: its CRC does not make it sane.
 Result<TargetGeometry> geometry_of(const Superblock& super);

@@ -22,6 +22,7 @@ SegmentReader::Slot& SegmentReader::take_slot() {
     slots_.push_back(std::move(slot));
   }
   Slot& slot = *free_;
+  VARVE_ASSERT(slot.read == nullptr);
   free_ = slot.next;
   slot.next = nullptr;
   return slot;
@@ -85,6 +86,7 @@ void SegmentReader::done(Slot& slot) {
   Read& read = *slot.read;
   Segment& segment = slot.log->segment(read.place.segment);
   VARVE_ASSERT(segment.readers > 0);
+  VARVE_ASSERT(segment.nonce == slot.nonce);  // nobody erases under a reader
   const Status moved = slot.transfer.status;
   if (moved.code() == Code::kIo && target_.ok() && slot.tries < kTries) {
     ++slot.tries;
@@ -118,6 +120,7 @@ void SegmentReader::done(Slot& slot) {
 // The user forgets the place: from now on it is a miss, and may be written anew elsewhere.
 void SegmentReader::lost(Slot& slot, DropReason reason, Status why) {
   const Read& read = *slot.read;
+  VARVE_ASSERT(!why.ok());
   logf(LogLevel::kError, "flash",
        "%s: block %s rank %u on target %u slice %u segment %u page %u: %s; it is forgotten",
        drop_reason_name(reason), short_name(read.block.base).c_str(), read.block.rank,

@@ -52,9 +52,10 @@ Result<TargetInfo> format(PageStore& head, PageMemory& memory, const TargetOptio
   super.segments_per_slice = g.segments;
   super.checkpoint_pages = g.checkpoint_pages;
   super.geometry_hash = geometry_hash(super);
-  super.boot_generation = 1;
+  super.boot_generation = std::max(1u, options.boot_generation);
   super.target_index = options.index;
   VARVE_RETURN_IF_ERROR(write_super(head, memory, super, 0));
+  VARVE_ASSERT(geometry_of(super).has_value());  // what is formatted can be opened
   super.write_count = 2;
   VARVE_RETURN_IF_ERROR(write_super(head, memory, super, 1));
   return info;
@@ -70,7 +71,7 @@ Status check_ours(const PageStore& head, const Superblock& super, const TargetOp
     return Status::invalid("target has another index in this node: restore the order of targets");
   }
   VARVE_TRY(const TargetGeometry g, geometry_of(super));
-  if (g.slices != options.geometry.slices) {
+  if (options.geometry.slices != 0 && g.slices != options.geometry.slices) {
     return Status::invalid("target was formatted with another number of slices");
   }
   if (options.geometry.segment_pages != 0 && g.segment_pages != options.geometry.segment_pages) {
@@ -82,16 +83,26 @@ Status check_ours(const PageStore& head, const Superblock& super, const TargetOp
   if (super.generation_count > kDomainsMax) {
     return Status::corrupt("superblock: too many generations");
   }
+  if (super.boot_generation == ~0u || super.write_count > kSequenceMax) {
+    return Status::corrupt("superblock: its counts of starts and writes are used up");
+  }
   return Status::ok_status();
 }
 
-Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
-                           const std::byte (&node_uuid)[16], Entropy& entropy) {
+// What lies in the first MiB. Blank: to be formatted; else `super` is the newest, at `page`.
+struct Opened {
+  bool blank = false;
+  Superblock super;
+  uint32_t page = 0;
+};
+
+Result<Opened> open_head(PageStore& head, PageMemory& memory, const TargetOptions& options,
+                         const std::byte (&node_uuid)[16]) {
   VARVE_ASSERT(options.index < kTargetsMax, options.index);
+  VARVE_ASSERT(memory.pages() == kHeadPages);
   if (head.capacity_bytes() <= bytes_of(kHeadPages)) {
     return Status::invalid("target smaller than 1 MiB");
   }
-  PageMemory memory(kHeadPages);
   const ByteSpan first = memory.span(0, kHeadPages);
   VARVE_RETURN_IF_ERROR(head.read(0, first));
   Superblock super[2];
@@ -99,8 +110,10 @@ Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
   if (found[0] == Found::kNewer || found[1] == Found::kNewer) {
     return Status::unsupported("target was written by a newer version of Varve");
   }
+  Opened opened;
   if (found[0] != Found::kValid && found[1] != Found::kValid) {
-    if (all_zero(first)) return format(head, memory, options, node_uuid, entropy);
+    opened.blank = true;
+    if (all_zero(first)) return opened;
     if (found[0] == Found::kNothing && found[1] == Found::kNothing) {
       return Status::invalid("target holds foreign data: erase its first MiB to use it");
     }
@@ -108,48 +121,109 @@ Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
     const uint32_t damaged = found[0] == Found::kDamaged ? 0 : 1;
     const bool rest_zero =
         all_zero(memory.span(1 - damaged, 1)) && all_zero(memory.span(2, kHeadPages - 2));
-    if (rest_zero) return format(head, memory, options, node_uuid, entropy);
+    if (rest_zero) return opened;
     return Status::corrupt("both superblocks are damaged");
   }
-  uint32_t newest = found[0] == Found::kValid ? 0 : 1;
+  opened.page = found[0] == Found::kValid ? 0 : 1;
   if (found[0] == Found::kValid && found[1] == Found::kValid &&
       super[1].write_count > super[0].write_count) {
-    newest = 1;
+    opened.page = 1;
   }
-  VARVE_RETURN_IF_ERROR(check_ours(head, super[newest], options, node_uuid));
+  opened.super = super[opened.page];
+  VARVE_RETURN_IF_ERROR(check_ours(head, opened.super, options, node_uuid));
+  return opened;
+}
+
+Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
+                           const std::byte (&node_uuid)[16], Entropy& entropy) {
+  PageMemory memory(kHeadPages);
+  VARVE_TRY(const Opened opened, open_head(head, memory, options, node_uuid));
+  if (opened.blank) return format(head, memory, options, node_uuid, entropy);
   TargetInfo info;
   info.path = options.file.path;
-  info.super = super[newest];
+  info.super = opened.super;
   info.super.write_count += 1;
   info.super.boot_generation += 1;
-  VARVE_RETURN_IF_ERROR(write_super(head, memory, info.super, 1 - newest));
+  if (options.boot_generation != 0) {
+    if (options.boot_generation < info.super.boot_generation) {
+      return Status::invalid("target had a later start than this one: look at all targets first");
+    }
+    info.super.boot_generation = options.boot_generation;
+  }
+  VARVE_ASSERT(opened.page < 2 && info.super.boot_generation > opened.super.boot_generation);
+  VARVE_RETURN_IF_ERROR(write_super(head, memory, info.super, 1 - opened.page));
   return info;
 }
 
-Result<TargetInfo> prepare_named(PageStore& head, const TargetOptions& options,
-                                 const std::byte (&node_uuid)[16], Entropy& entropy) {
-  Result<TargetInfo> info = prepare(head, options, node_uuid, entropy);
-  if (!info.has_value()) {
+template <class T>
+Result<T> named(Result<T> result, const TargetOptions& options) {
+  if (!result.has_value()) {
     logf(LogLevel::kError, "flash", "target %u (%s) refused and left as it is: %s (%s)",
-         options.index, options.file.path.c_str(), info.error().what(),
-         code_name(info.error().code()));
+         options.index, options.file.path.c_str(), result.error().what(),
+         code_name(result.error().code()));
   }
-  return info;
+  return result;
+}
+
+Result<TargetLook> look_at(PageStore& head, const TargetOptions& options,
+                           const std::byte (&node_uuid)[16]) {
+  PageMemory memory(kHeadPages);
+  VARVE_TRY(const Opened opened, open_head(head, memory, options, node_uuid));
+  TargetLook seen;
+  seen.blank = opened.blank;
+  seen.boot_generation = opened.super.boot_generation;
+  seen.slices = opened.super.slices;
+  seen.capacity_bytes = head.capacity_bytes();
+  return seen;
 }
 
 }  // namespace
+
+Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]) {
+  VARVE_TRY(const std::unique_ptr<FileHandle> file, FileHandle::open(options.file));
+  FileStore head(*file);
+  return named(look_at(head, options, node_uuid), options);
+}
+
+Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& options,
+                                const std::byte (&node_uuid)[16]) {
+  PlatterStore head(platter);
+  return named(look_at(head, options, node_uuid), options);
+}
+
+Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min) {
+  if (looks.empty()) return Status::invalid("no target at all");
+  CommonStart start;
+  uint64_t blank_bytes = ~uint64_t{0};
+  for (const TargetLook& seen : looks) {
+    start.boot_generation = std::max(start.boot_generation, seen.boot_generation);
+    if (seen.blank) {
+      blank_bytes = std::min(blank_bytes, seen.capacity_bytes);
+    } else if (start.slices == 0) {
+      start.slices = seen.slices;
+    } else if (start.slices != seen.slices) {
+      return Status::invalid("targets with different numbers of slices");
+    }
+  }
+  VARVE_ASSERT(start.boot_generation != ~0u);  // check_ours() left room for one more
+  ++start.boot_generation;
+  if (start.slices == 0) start.slices = choose_slices(blank_bytes, slices_min);
+  return start;
+}
 
 Result<TargetInfo> prepare_target(const TargetOptions& options, const std::byte (&node_uuid)[16],
                                   Entropy& entropy) {
   VARVE_TRY(const std::unique_ptr<FileHandle> file, FileHandle::open(options.file));
   FileStore head(*file);
-  return prepare_named(head, options, node_uuid, entropy);
+  Result<TargetInfo> info = named(prepare(head, options, node_uuid, entropy), options);
+  if (info.has_value()) info->is_block_device = file->is_block_device();
+  return info;
 }
 
 Result<TargetInfo> prepare_platter(MemoryPlatter& platter, const TargetOptions& options,
                                    const std::byte (&node_uuid)[16], Entropy& entropy) {
   PlatterStore head(platter);
-  return prepare_named(head, options, node_uuid, entropy);
+  return named(prepare(head, options, node_uuid, entropy), options);
 }
 
 }  // namespace varve::flash

@@ -78,6 +78,7 @@ class SyntheticSlice {
   }
 
   CatalogEntry entry(uint32_t page) {
+    VARVE_ASSERT(page + kFragmentPages < geometry_.segment_pages, page);
     CatalogEntry entry;
     do {
       for (size_t word = 0; word < 4; ++word)
@@ -93,6 +94,7 @@ class SyntheticSlice {
   }
 
   void put(const CatalogEntry& entry) {
+    VARVE_ASSERT(out_entries_ < kOutPages * kEntriesPerPage, out_entries_);
     const ByteSpan page = out_.span(out_entries_ / kEntriesPerPage, 1);
     const uint32_t slot = out_entries_ % kEntriesPerPage;
     if (slot == 0) std::memset(page.data(), 0, page.size());
@@ -103,6 +105,7 @@ class SyntheticSlice {
   Status write_out() {
     const uint32_t pages = (out_entries_ + kEntriesPerPage - 1) / kEntriesPerPage;
     if (pages == 0) return Status::ok_status();
+    VARVE_ASSERT(out_page_ + pages <= geometry_.checkpoint_pages, out_page_, pages);
     for (uint32_t i = 0; i < pages; ++i)
       seal_page(out_.span(i, 1), 0, out_page_ + i, 1);
     VARVE_RETURN_IF_ERROR(store_.write(area_offset(out_page_), out_.span(0, pages)));
@@ -126,6 +129,7 @@ class SyntheticSlice {
   }
 
   Status write_header(uint64_t entries, uint32_t segments) {
+    VARVE_ASSERT(segments == rows_.size() && segments <= geometry_.segments, segments);
     CheckpointHeader header;
     header.slice = slice_;
     std::memcpy(header.target_uuid, super_.target_uuid, 16);

@@ -18,6 +18,7 @@ void TailScan::begin(uint64_t nonce, uint64_t sequence, uint32_t segment_pages) 
   entries_.clear();
   used_pages_ = 1;
   torn_ = 0;
+  torn_pages_ = 0;
 }
 
 void TailScan::feed(ConstByteSpan pages) {
@@ -76,6 +77,7 @@ void TailScan::give_up() {
   VARVE_ASSERT(verifying_);
   verifying_ = false;
   ++torn_;
+  torn_pages_ += check_.header().pages;
   want_ = found_page_ + 1;
 }
 

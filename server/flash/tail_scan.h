@@ -27,6 +27,7 @@ class TailScan {
   const std::vector<CatalogEntry>& entries() const { return entries_; }
   uint32_t used_pages() const { return used_pages_; }
   uint32_t torn() const { return torn_; }
+  uint64_t torn_pages() const { return torn_pages_; }  // as their headers say
 
  private:
   uint32_t seek(ConstByteSpan pages, uint32_t first);
@@ -42,6 +43,7 @@ class TailScan {
   std::vector<CatalogEntry> entries_;
   uint32_t used_pages_ = 1;
   uint32_t torn_ = 0;
+  uint64_t torn_pages_ = 0;
 };
 
 }  // namespace varve::flash

@@ -20,10 +20,11 @@ struct TargetMetrics {
   Histogram append_seconds, read_seconds;    // nanoseconds
   Counter recovered[3], recovered_bytes[3];  // by source: checkpoint, footer, tail
   Counter refused, dropped_generation, dropped_torn, dropped_rot, unreadable_segments;
+  Counter refused_bytes, dropped_generation_bytes, dropped_torn_bytes, dropped_rot_bytes;
   Counter reclaimed_segments, reinserted, reinserted_bytes, reclaim_dropped, reclaim_rot;
   Counter reclaim_unaccounted;
   Counter room_wanted, checkpoints, checkpoint_entries;
-  Counter scrubbed, scrubbed_bytes, scrub_rot;
+  Counter scrubbed, scrubbed_bytes, scrub_rot, scrub_passes;
   Gauge ok;
 };
 

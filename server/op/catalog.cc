@@ -13,8 +13,8 @@ namespace varve {
 
 namespace {
 
-// Attempts of different targets are compared by boot generation first: all targets of a node count
-// their starts together, so a later start always wins.
+// Attempts of different targets are compared by boot generation first: each start has one for all
+// targets, larger than any of them had (flash::common_start), so a later start always wins.
 bool is_later(const Attempt& a, const Attempt& b) {
   if (a.boot_generation != b.boot_generation) return a.boot_generation > b.boot_generation;
   return a.counter > b.counter;

@@ -163,6 +163,7 @@ class VarvedTest(unittest.TestCase):
         s.close()
         self.assertEqual(daemon.stop(), 0)
         self.assertIn("drained and stopped", daemon.log())
+        self.assertIn("largest block 15 MiB; 2 slices of 2 targets", daemon.log())
 
     def test_a_stop_says_goodbye_and_is_bounded_with_a_client_that_stays(self):
         daemon = self.start("--drain-ms", "1000")
@@ -183,12 +184,15 @@ class VarvedTest(unittest.TestCase):
         s.close()
 
     def test_killed_it_comes_back_as_the_same_node(self):
-        self.start().stop(signal.SIGKILL)
+        self.start("--shards", "2").stop(signal.SIGKILL)
         kept = {}
         for name in ("node.id", "domain.salt"):
             with open(os.path.join(self.data, name), encoding="ascii") as f:
                 kept[name] = f.read()
-        self.start("--shards", "3").stop(signal.SIGKILL)  # the number of shards may change
+        more = self.start("--shards", "3")  # may change, within the slices of the targets
+        self.assertEqual(more.ready.group(4), "2")
+        more.stop(signal.SIGKILL)
+        self.assertIn("formatted with 2 slices, so 2 shards run instead of 3", more.log())
         self.assertEqual(self.start().stop(), 0)
         for name, text in kept.items():
             with open(os.path.join(self.data, name), encoding="ascii") as f:

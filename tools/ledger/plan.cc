@@ -7,7 +7,7 @@ namespace varve::ledger {
 
 namespace {
 
-// Sixteen slices of at least six segments of 4 MiB are the smallest target there is.
+// The smallest target that a daemon accepts: up to sixteen slices of six segments of 4 MiB.
 constexpr uint64_t kTargetBytesTight = 400 * kMiB;
 // Its slices stay so empty that no order of sizes and of restarts makes one of them evict.
 constexpr uint64_t kTargetBytesRoomy = 1 * kGiB;

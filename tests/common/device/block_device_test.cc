@@ -403,6 +403,14 @@ TEST_F(ScriptedTest, ADiscardThatTheDriveDoesNotKnowIsNoFailure) {
   Request discard(DeviceKind::kDiscard, 0, kPageBytes);
   EXPECT_EQ(world.perform(device, discard).code(), Code::kUnsupported);
   EXPECT_FALSE(device.failed());
+  device.results = {-EREMOTEIO};  // knows it and refuses this one: advice, nothing more
+  Request again(DeviceKind::kDiscard, 0, kPageBytes);
+  EXPECT_EQ(world.perform(device, again).code(), Code::kUnsupported);
+  EXPECT_FALSE(device.failed());
+  device.results = {-ENODEV};
+  Request gone(DeviceKind::kDiscard, 0, kPageBytes);
+  EXPECT_EQ(world.perform(device, gone).code(), Code::kUnavailable);
+  EXPECT_TRUE(device.failed());
 }
 
 TEST_F(ScriptedTest, WhatIsInFlightWhenTheDeviceFailsStillReportsItsOwnResult) {

@@ -65,6 +65,7 @@ TEST(Config, EveryBadSettingHasItsSentence) {
       {"--dram-bytes is 1MiB", [](ServerConfig& c) { c.dram_bytes = kMiB; }},
       {"--shards is 17", [](ServerConfig& c) { c.shards = 17; }},
       {"--drain-ms is 1", [](ServerConfig& c) { c.drain_ms = 1; }},
+      {"--scrub-interval-s is 1", [](ServerConfig& c) { c.scrub_interval_s = 1; }},
       {"--log-level is \"loud\"", [](ServerConfig& c) { c.log_level = "loud"; }},
       {"--fault-spill-per-mille is 1001", [](ServerConfig& c) { c.faults.spill_per_mille = 1001; }},
       {"needs --fault-volatile-cache",

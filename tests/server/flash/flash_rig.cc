@@ -173,11 +173,21 @@ void Rig::start(uint32_t shards) {
   ++starts_;
   counter_ = 0;
   infos_.clear();
+  std::vector<TargetOptions> targets(options.targets);
+  std::vector<TargetLook> looks;
   for (uint32_t i = 0; i < options.targets; ++i) {
-    TargetOptions target;
-    target.file.path = "platter-" + std::to_string(i);
-    target.index = i;
-    target.geometry = {options.slices, options.segment_pages};
+    targets[i].file.path = "platter-" + std::to_string(i);
+    targets[i].index = i;
+    targets[i].geometry = {options.slices, options.segment_pages};
+    const Result<TargetLook> look = look_platter(*platters_[i], targets[i], node_uuid_);
+    VARVE_ASSERT(look.has_value());
+    looks.push_back(*look);
+  }
+  const Result<CommonStart> common = common_start(looks, options.shards);
+  VARVE_ASSERT(common.has_value());
+  for (uint32_t i = 0; i < options.targets; ++i) {
+    TargetOptions& target = targets[i];
+    target.boot_generation = common->boot_generation;
     Result<TargetInfo> info = prepare_platter(*platters_[i], target, node_uuid_, entropy_);
     VARVE_ASSERT(info.has_value());
     infos_.push_back(*info);

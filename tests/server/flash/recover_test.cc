@@ -494,6 +494,9 @@ TEST(Recover, OneBadSectorInATailCostsOneFragment) {
   EXPECT_TRUE(rig.flash().target_ok(0));
   EXPECT_EQ(rig.user().known.size(), 59u);
   EXPECT_EQ(rig.user().find(rig.appended[30]->block), nullptr);
+  EXPECT_EQ(rig.metric("dropped_total", 0, ",reason=\"torn\""), 1);
+  EXPECT_EQ(rig.metric("dropped_bytes_total", 0, ",reason=\"torn\""),
+            static_cast<int64_t>(bytes_of(place.pages)));
 }
 
 }  // namespace

@@ -104,5 +104,42 @@ TEST(Scrub, RunsByIntervalWhenAsked) {
   EXPECT_EQ(rig.metric("scrubbed_total"), 2 * once);
 }
 
+// Goal: a pass by interval takes its time, and a drain does not wait for it.
+TEST(Scrub, APacedPassPausesAndEndsAtADrain) {
+  RigOptions options;
+  options.slices = 1;
+  options.segment_pages = 128;
+  options.flash.scrub_interval_ns = 60 * kSecond;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 18; ++seed) {
+    TestFragment* f = rig.append(seed, 1, 200000);
+    ASSERT_NE(f, nullptr);
+    rig.run_until([&] { return f->done; });
+  }
+  rig.settle(60 * kSecond);
+  EXPECT_EQ(rig.metric("scrub_passes_total"), 0);  // at most ten windows a second
+  ASSERT_FALSE(rig.flash().idle());
+  const Nanos before = rig.clock.now_ns();
+  rig.stop();
+  EXPECT_LT(rig.clock.now_ns() - before, 50 * kMillisecond);
+}
+
+TEST(Scrub, GivesUpASegmentThatReclaimChose) {
+  RigOptions options;
+  options.slices = 1;
+  options.flash.scrub_interval_ns = 5 * kSecond;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    TestFragment* f = rig.append(seed, 1, 9000);
+    if (f != nullptr) rig.run_until([&] { return f->done; });
+    rig.settle(50 * kMillisecond);
+  }
+  EXPECT_GT(rig.metric("reclaimed_segments_total"), 20);
+  EXPECT_GT(rig.metric("scrubbed_total"), 0);
+  EXPECT_EQ(rig.metric("scrub_rot_total"), 0);
+}
+
 }  // namespace
 }  // namespace varve::flash

@@ -32,17 +32,36 @@ void mark_written(OpenSegment& open) {
 
 TEST(Geometry, FollowsTheDocumentForEveryCapacity) {
   struct Case {
-    uint64_t gib;
+    uint64_t mib;
+    uint32_t slices;
     uint32_t segment_mib;
   };
   for (const Case& c :
-       {Case{1, 4}, Case{4, 16}, Case{16, 64}, Case{64, 64}, Case{256, 256}, Case{1024, 256}}) {
-    const auto g = choose_geometry(c.gib * kGiB, {});
-    ASSERT_TRUE(g.has_value()) << c.gib;
-    EXPECT_LE(bytes_of(g->pages()), c.gib * kGiB);
-    EXPECT_LE(g->segment_pages, c.segment_mib * 256) << c.gib;
-    EXPECT_GE(g->segment_pages, c.segment_mib * 128) << c.gib;  // what head and areas take off
-    EXPECT_GE(g->segments, kSegmentsMin);
+       {Case{400, 1, 32}, Case{512, 1, 64}, Case{1024, 2, 64}, Case{4096, 8, 64},
+        Case{16 * 1024, 16, 128}, Case{64 * 1024, 16, 256}, Case{1024 * 1024, 16, 256}}) {
+    const auto g = choose_geometry(c.mib * kMiB, {});
+    ASSERT_TRUE(g.has_value()) << c.mib;
+    EXPECT_LE(bytes_of(g->pages()), c.mib * kMiB);
+    EXPECT_EQ(g->slices, c.slices) << c.mib;
+    EXPECT_EQ(g->segment_pages, c.segment_mib * 256) << c.mib;
+    EXPECT_GE(g->segments, 7u) << c.mib;
+  }
+}
+
+// Goal: a block of 32 MiB (a model of 8 B, 256 tokens) finds room on the default target.
+TEST(Geometry, TheDefaultTargetTakesABlockOf32MiB) {
+  const auto g = choose_geometry(kGiB, {});
+  ASSERT_TRUE(g.has_value());
+  EXPECT_GE(bytes_of(g->fragment_pages_max()), 32 * kMiB + bytes_of(kHeaderPagesMax));
+}
+
+TEST(Geometry, EveryShardHasASlice) {
+  EXPECT_EQ(choose_slices(400 * kMiB, 1), 1u);
+  EXPECT_EQ(choose_slices(400 * kMiB, 3), 4u);
+  EXPECT_EQ(choose_slices(1024 * kGiB, 1), 16u);
+  for (const uint32_t shards : {1u, 2u, 3u, 5u, 9u, 16u}) {
+    const auto g = choose_geometry(400 * kMiB, {choose_slices(400 * kMiB, shards), 0});
+    EXPECT_TRUE(g.has_value()) << shards;  // the smallest target that a daemon accepts
   }
 }
 

@@ -197,5 +197,67 @@ TEST(Superblock, FilesAreOpenedLikePlatters) {
   std::filesystem::remove(path);
 }
 
+// Goal: a start has one boot generation for all targets, later than any had, whatever happened to
+// them since: one that counted more starts, one that is new.
+TEST(Superblock, AStartHasOneBootGenerationForAllTargets) {
+  World old;
+  for (int i = 0; i < 7; ++i)
+    ASSERT_TRUE(old.prepare().has_value());
+  World other;
+  other.options.index = 1;
+  ASSERT_TRUE(other.prepare().has_value());
+  World fresh;
+  fresh.options.index = 2;
+  World* all[] = {&old, &other, &fresh};
+  std::vector<TargetLook> looks;
+  for (World* world : all) {
+    const std::vector<std::byte> before = world->copy();
+    const auto look = look_platter(world->platter, world->options, world->node);
+    ASSERT_TRUE(look.has_value());
+    EXPECT_EQ(world->copy(), before);  // nothing is written by a look
+    looks.push_back(*look);
+  }
+  EXPECT_TRUE(looks[2].blank);
+  const auto start = common_start(looks, 1);
+  ASSERT_TRUE(start.has_value());
+  EXPECT_EQ(start->boot_generation, 8u);
+  EXPECT_EQ(start->slices, 2u);
+  for (World* world : all) {
+    world->options.boot_generation = start->boot_generation;
+    const auto info = world->prepare();
+    ASSERT_TRUE(info.has_value());
+    EXPECT_EQ(info->super.boot_generation, 8u);
+  }
+  // Expect: who was not looked at cannot be taken back to an earlier count.
+  old.options.boot_generation = 8;
+  old.refused(Code::kInvalid, "later start");
+}
+
+TEST(Superblock, ALookRefusesWhatAPreparationWouldRefuse) {
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  world.node[0] = std::byte{2};
+  EXPECT_FALSE(look_platter(world.platter, world.options, world.node).has_value());
+  EXPECT_FALSE(common_start({}, 1).has_value());
+  TargetLook looks[2];
+  looks[0].slices = 2;
+  looks[1].slices = 4;
+  EXPECT_FALSE(common_start(looks, 1).has_value());
+}
+
+TEST(Superblock, BlankTargetsTakeTheSlicesOfThoseThereAre) {
+  TargetLook looks[2];
+  looks[0].slices = 4;
+  looks[0].boot_generation = 3;
+  looks[1].blank = true;
+  looks[1].capacity_bytes = 64 * kGiB;
+  const auto joined = common_start(looks, 1);
+  ASSERT_TRUE(joined.has_value());
+  EXPECT_EQ(joined->slices, 4u);
+  looks[0] = {.blank = true, .boot_generation = 0, .slices = 0, .capacity_bytes = 2 * kGiB};
+  EXPECT_EQ(common_start(looks, 1)->slices, 4u);  // of the smallest: 2 GiB
+  EXPECT_EQ(common_start(looks, 5)->slices, 8u);  // every shard has one
+}
+
 }  // namespace
 }  // namespace varve::flash

@@ -554,5 +554,37 @@ TEST(Shard, RefusesSettingsThatCannotWorkByName) {
   EXPECT_EQ(refused(options, true), Code::kUnsupported);
 }
 
+// Goal: one bad sector costs one block, not its drive.
+TEST(Shard, OneBadSectorDoesNotFailItsTarget) {
+  NodeOptions options;
+  options.targets = 1;
+  Node node(options);
+  for (uint32_t n = 0; n < 20; ++n)
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+  node.stop();
+  node.boot();
+  const auto place = node.home(1).index().find({node.id(1), 0})->place;
+  std::vector<std::byte> raw(2 * kPageBytes);
+  std::byte* page = raw.data();
+  page += (kPageBytes - reinterpret_cast<uintptr_t>(page) % kPageBytes) % kPageBytes;
+  ASSERT_TRUE(node.devices[0]->read_now(0, {page, kPageBytes}).ok());
+  const auto super = load<flash::Superblock>(ConstByteSpan(page, kPageBytes));
+  const uint64_t slice_pages =  // FORMAT 3: two checkpoint areas, then the segments
+      2ull * super.checkpoint_pages + uint64_t{super.segments_per_slice} * super.segment_pages;
+  const uint64_t at =
+      bytes_of(flash::kHeadPages + place.slice * slice_pages + 2ull * super.checkpoint_pages +
+               uint64_t{place.segment} * super.segment_pages + place.page);
+  node.devices[0]->sector_error_set(at, kPageBytes);
+  uint32_t hits = 0;
+  for (uint32_t i = 0; i < 10; ++i) {
+    hits += node.has(1) ? 1 : 0;
+    EXPECT_NE(node.pull(1), Code::kOk);
+  }
+  EXPECT_LE(hits, 2u) << "a block that cannot be read stays a hit";
+  EXPECT_EQ(node.reserve(1).outcome, wire::ReserveOutcome::kGranted) << "and is never written anew";
+  EXPECT_EQ(node.metric("varve_target_ok_shards", "target=\"0\""), 1);
+  EXPECT_EQ(node.pull(2), Code::kOk);
+}
+
 }  // namespace
 }  // namespace varve
