@@ -14,7 +14,8 @@ varve_room(common/reactor DEPS common/base common/metrics common/time DOORS op.h
            LIBS uring)
 varve_room(common/device DEPS common/base common/metrics common/time common/reactor
            DOORS fault_device.h DOUBLES)
-varve_room(common/fabric DEPS common/base common/metrics common/time common/reactor DOUBLES)
+varve_room(common/fabric DEPS common/base common/metrics common/time common/reactor
+           DOORS address.h DOUBLES)
 varve_room(common/placement DEPS common/base common/model)
 varve_room(common/wire DEPS common/base common/model common/fabric)
 varve_room(common/env DEPS common/base common/metrics common/time common/reactor common/device

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "common/fabric/address.h"
+
 namespace varve {
 
 namespace {
@@ -86,6 +88,11 @@ Result<SocketAddress> resolve(const std::string& address) {
   std::memcpy(&out.storage, found->ai_addr, out.bytes);
   freeaddrinfo(found);
   return out;
+}
+
+Result<std::string> numeric_address(const std::string& address) {
+  VARVE_TRY(const SocketAddress resolved, resolve(address));
+  return resolved.text();
 }
 
 Socket& Socket::operator=(Socket&& other) noexcept {

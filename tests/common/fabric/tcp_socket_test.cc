@@ -7,6 +7,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include "common/fabric/address.h"
+
 namespace varve {
 namespace {
 
@@ -15,7 +17,9 @@ TEST(TcpSocket, NumericAddressesComeBackAsWritten) {
     const auto address = resolve(text);
     ASSERT_TRUE(address.has_value()) << text;
     EXPECT_EQ(address->text(), text);
+    EXPECT_EQ(*numeric_address(text), text);
   }
+  EXPECT_EQ(numeric_address("127.0.0.1").error().code(), Code::kInvalid);
 }
 
 TEST(TcpSocket, MalformedAddressesAreInvalid) {
