@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "client/varve.h"
+#include "common/fabric/address.h"
 #include "common/reactor/io.h"
 
 namespace varve {
@@ -60,6 +61,7 @@ class ThreadedClient final : public Client {
   bool poll(Event& out) override;
   Result<Event> wait(OpId op, Nanos timeout_ns) override;
   SessionState state() const override { return state_.load(); }
+  std::string last_error_text() const override;
   ClientCounters counters() const override;
 
  private:
@@ -101,14 +103,17 @@ class ThreadedClient final : public Client {
   std::atomic<SessionState> state_{SessionState::kConnecting};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Event> events_;  // mutex_
-  bool signalled_ = false;    // mutex_; event_fd_ is readable
-  std::set<OpId> live_ops_;   // mutex_; ours, until the terminal event
-  ClientCounters counters_;   // mutex_
-  Status last_error_;         // mutex_
+  std::deque<Event> events_;     // mutex_
+  bool signalled_ = false;       // mutex_; event_fd_ is readable
+  std::set<OpId> live_ops_;      // mutex_; ours, until the terminal event
+  ClientCounters counters_;      // mutex_
+  Status last_error_;            // mutex_
+  std::string last_error_text_;  // mutex_
 };
 
 Status ThreadedClient::start() {
+  // Here, in the caller's thread: in the reactor's it would hold up deadlines and fences (C3).
+  VARVE_TRY(options_.address, numeric_address(options_.address));
   event_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (event_fd_ < 0) return Status::io("client: eventfd", errno);
   pid_ = getpid();
@@ -189,6 +194,7 @@ void ThreadedClient::pump() {
     std::lock_guard lock(mutex_);
     state_.store(now);
     last_error_ = core_->last_error();
+    last_error_text_ = core_->last_error_text();
     counters_ = core_->counters();
   }
   changed_.notify_all();
@@ -366,6 +372,11 @@ Result<Event> ThreadedClient::wait(OpId op, Nanos timeout_ns) {
   std::erase_if(events_, [op](const Event& e) { return e.op == op; });
   signal();
   return out;
+}
+
+std::string ThreadedClient::last_error_text() const {
+  std::lock_guard lock(mutex_);
+  return last_error_text_;
 }
 
 ClientCounters ThreadedClient::counters() const {

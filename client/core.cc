@@ -2,6 +2,8 @@
 #include "client/core.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <unordered_set>
 
 #include "client/match.h"
 #include "client/pull.h"
@@ -9,13 +11,18 @@
 
 namespace varve {
 
-uint64_t ClientLease::part_of(const BaseId& id) const {
+uint64_t ClientLease::part_of(std::span<const BaseId> ids) const {
+  if (parts.size() == 1) return parts.front().lease;
+  const ServerLease* covering = nullptr;
   for (const ServerLease& part : parts) {
-    if (std::find(part.ids.begin(), part.ids.end(), id.prefix64()) != part.ids.end()) {
-      return part.lease;
-    }
+    const std::unordered_set<uint64_t> covered(part.ids.begin(), part.ids.end());
+    const bool covers = std::any_of(
+        ids.begin(), ids.end(), [&](const BaseId& id) { return covered.count(id.prefix64()) > 0; });
+    if (!covers) continue;
+    if (covering != nullptr) return 0;
+    covering = &part;
   }
-  return parts.front().lease;
+  return covering != nullptr ? covering->lease : parts.front().lease;
 }
 
 ClientOp::ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns)
@@ -25,14 +32,55 @@ ClientOp::ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns)
   timer_.owner = this;
   timer_.on_fire = [](Timer& t) { static_cast<ClientOp*>(t.owner)->on_timer(); };
   core_.reactor().arm(timer_, deadline_ns);
+  retry_timer_.owner = this;
+  retry_timer_.on_fire = [](Timer& t) { static_cast<ClientOp*>(t.owner)->wake(); };
 }
 
 ClientOp::~ClientOp() {
+  VARVE_ASSERT(!slot_);
   core_.reactor().cancel(timer_);
+  core_.reactor().cancel(retry_timer_);
 }
 
 void ClientOp::retire() {
   core_.reactor().cancel(timer_);
+  core_.reactor().cancel(retry_timer_);
+  give_slot();
+  core_.pace().leave(*this);
+}
+
+bool ClientOp::take_slot(Pace::Kind kind, Nanos due_ns) {
+  VARVE_ASSERT(!slot_);
+  if (!core_.pace().take(kind, *this, due_ns)) return false;
+  slot_ = true;
+  slot_kind_ = kind;
+  return true;
+}
+
+uint32_t ClientOp::take_reserve_slot(uint32_t wanted) {
+  VARVE_ASSERT(!slot_);
+  const uint32_t window = core_.pace().take_reserve(*this, started_ns_, wanted);
+  slot_ = window > 0;
+  slot_kind_ = Pace::Kind::kReserve;
+  return window;
+}
+
+void ClientOp::give_slot() {
+  if (!slot_) return;
+  slot_ = false;
+  core_.pace().give(slot_kind_);
+}
+
+void ClientOp::retry_later(Status refused) {
+  refused_ = refused;
+  ++core_.count().retries;
+  retry_at_ns_ = now_ns() + retry_pause_ns_;
+  core_.reactor().arm(retry_timer_, retry_pause_ns_);
+  retry_pause_ns_ = std::min(2 * retry_pause_ns_, kRetryMax);
+}
+
+Nanos ClientOp::now_ns() const {
+  return core_.reactor().now_ns();
 }
 
 Nanos ClientOp::left_ns() const {
@@ -46,7 +94,7 @@ void ClientOp::wake() {
 
 void ClientOp::on_timer() {
   ++core_.count().timeouts;
-  cancel(Status::timed_out("the deadline passed"));
+  cancel(refused_.ok() ? Status::timed_out("the deadline passed") : refused_);
 }
 
 Event ClientOp::event(Event::Kind kind) const {
@@ -123,7 +171,10 @@ void Core::on_format_ok(uint64_t op, const wire::FormatOk& ok) {
     if (format->register_op != op || format->answered) continue;
     format->answered = true;
     if (ok.code != 0) {
-      format->refused = Status(static_cast<Code>(ok.code), "the daemon refused the format");
+      const auto code = static_cast<Code>(ok.code);
+      format->refused = Status(code, code == Code::kUnsupported
+                                         ? "the daemon's node cannot hold blocks of this format"
+                                         : "the daemon refused the format");
     } else if (ok.fingerprint != format->fingerprint) {
       format->refused = Status::unsupported("client and daemon compute different fingerprints");
     } else if (ok.format == 0) {
@@ -131,9 +182,24 @@ void Core::on_format_ok(uint64_t op, const wire::FormatOk& ok) {
     } else {
       format->handle = ok.format;
     }
+    if (!format->refused.ok()) log_refusal(*format);
   }
   register_formats();
   wake_all();
+}
+
+void Core::log_refusal(ClientFormat& format) {
+  if (format.refusal_logged) return;
+  format.refusal_logged = true;
+  uint64_t bytes_max = 0;
+  for (const ExtentTable& table : format.tables)
+    bytes_max = std::max<uint64_t>(bytes_max, table.block_bytes);
+  logf(LogLevel::kError, "client",
+       "format %016" PRIx64 " (lineage %s, %u ranks, blocks of up to %" PRIu64
+       " bytes) is refused by the daemon at %s: %s (%s); every op of it ends with that",
+       format.fingerprint.prefix64(), format.format.lineage.c_str(), format.format.rank_count(),
+       bytes_max, options_.address.c_str(), code_name(format.refused.code()),
+       format.refused.what());
 }
 
 Result<RegionId> Core::register_memory(void* data, uint64_t bytes) {
@@ -165,11 +231,11 @@ Status Core::unregister_memory(RegionId region) {
   return Status();
 }
 
-void Core::hold_regions(const BoundLayout& layout, bool hold) {
+void Core::hold_regions(const BoundLayout& layout, Hold hold) {
   for (const RegionId id : layout.regions()) {
     Region& region = *regions_[id - 1];
-    VARVE_ASSERT(hold || region.users > 0);
-    region.users += hold ? 1 : -1;
+    VARVE_ASSERT(hold == Hold::kTake || region.users > 0);
+    region.users += hold == Hold::kTake ? 1 : -1;
   }
 }
 
@@ -351,10 +417,12 @@ const ClientCounters& Core::counters() const {
   counters_.connects = session_.connects();
   counters_.disconnects = session_.disconnects();
   counters_.discarded_bytes = session_.discarded_bytes();
+  counters_.identity_changes = session_.identity_changes();
   return counters_;
 }
 
 void Core::on_ready() {
+  pace_.begin_session(session_.hello().pulls_max, session_.hello().attempts_max);
   register_formats();
   wake_all();
   changed();
@@ -369,8 +437,11 @@ void Core::on_lost(Status cause) {
     format->answered = false;
   }
   leases_.clear();
-  for (const auto& [id, op] : ops_)
+  for (const auto& [id, op] : ops_) {
+    op->lose_slot();
     op->on_lost(cause);
+  }
+  pace_.begin_session(0, 0);
   changed();
 }
 
@@ -442,11 +513,22 @@ Status check_options(const ClientOptions& o) {
   if (o.ping_interval_ns == 0) return Status::invalid("client: ping_interval_ns is above 0");
   return Status();
 }
+
+// TCP looks a name up where it connects, in the reactor's turn, for as long as the resolver takes.
+Status check_address(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  const bool number = host.find_first_not_of("0123456789.") == std::string::npos;
+  if (host.empty() || number || host.front() == '[' || host == "localhost") return Status();
+  return Status::invalid("client: a core over TCP wants a number or localhost, no other name");
+}
 }  // namespace
 
 Result<std::unique_ptr<ClientCore>> ClientCore::open(Env& env, Reactor& reactor,
                                                      const ClientOptions& options) {
   VARVE_RETURN_IF_ERROR(check_options(options));
+  if (std::string_view(env.fabric.name()) == "tcp") {
+    VARVE_RETURN_IF_ERROR(check_address(options.address));
+  }
   auto core = std::make_unique<Core>(env, reactor, options);
   core->start();
   return std::unique_ptr<ClientCore>(std::move(core));

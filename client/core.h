@@ -9,9 +9,12 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "client/layout.h"
+#include "client/pace.h"
 #include "client/session.h"
 #include "client/varve.h"
 
@@ -23,6 +26,14 @@ inline constexpr uint32_t kRegionsMax = 4096;   // registered at a time
 // Events that nobody took: beyond this nothing new is begun.
 inline constexpr uint32_t kEventsMax = 65536;
 inline constexpr Nanos kDeadlineMax = 24 * 3600 * kSecond;  // longer ones count as this
+// Between two asks of one op that the daemon refused for now; doubles, starts again on progress.
+inline constexpr Nanos kRetryMin = 1 * kMillisecond;
+inline constexpr Nanos kRetryMax = 100 * kMillisecond;
+
+// A refusal that a moment may end: the op asks again, within its deadline.
+constexpr bool is_for_now(Code code) {
+  return code == Code::kOverloaded || code == Code::kQuota;
+}
 
 struct ClientFormat {
   Format format;
@@ -33,6 +44,7 @@ struct ClientFormat {
   Status refused;            // why the daemon does not take it
   uint64_t register_op = 0;  // 0 = not asked yet
   bool answered = false;
+  bool refusal_logged = false;  // once, however often the session comes back
 };
 
 struct ServerLease {
@@ -43,8 +55,9 @@ struct ClientLease {  // what one match was promised, over all its batches
   std::vector<ServerLease> parts;
   uint64_t boot_id = 0;
   Nanos expires_ns = 0;
-  // The server's lease that covers `id`; the first one when none does (a pull of other ids).
-  uint64_t part_of(const BaseId& id) const;
+  // The one server's lease that covers all of `ids` that any covers; the first one when none does
+  // (a pull of other ids), 0 when they lie in several.
+  uint64_t part_of(std::span<const BaseId> ids) const;
 };
 
 class Core;
@@ -65,7 +78,9 @@ class ClientOp : public Task {
     if (stop_.ok()) stop_ = cause;
     wake();
   }
-  void retire();                           // no deadline any more
+  void retire();  // no deadline, no retry and no place in line any more
+  // For Core::on_lost: what the session knew of this op is gone, its slot with it.
+  void lose_slot() { slot_ = false; }
   Nanos left_ns() const;                   // until the deadline; at least 1
   virtual void on_lost(Status cause) = 0;  // the session is gone, its lanes fenced
   virtual void on_frame(const wire::Frame& frame) = 0;
@@ -73,6 +88,19 @@ class ClientOp : public Task {
 
  protected:
   Event event(Event::Kind kind) const;
+  // A slot of the pace, for one ask at a time; held slots are given back by retire() at the latest.
+  bool take_slot(Pace::Kind kind, Nanos due_ns);
+  uint32_t take_reserve_slot(uint32_t wanted);  // with attempts; first come, first served
+  void give_slot();
+  // Wakes the op after the next, longer pause; retry_now() says whether a pause is over. A deadline
+  // that comes before the op asks again ends it with `refused`, when that is an error.
+  void retry_later(Status refused);
+  void asked() { refused_ = Status(); }
+  bool retry_now() const { return now_ns() >= retry_at_ns_; }
+  Nanos retry_at_ns() const { return retry_at_ns_; }
+  void retry_anew() { retry_pause_ns_ = kRetryMin; }
+  Nanos now_ns() const;
+
   Core& core_;
   OpId id_;
   uint64_t tag_;
@@ -80,6 +108,13 @@ class ClientOp : public Task {
   Nanos deadline_ns_;  // absolute
   Status stop_;        // cancel or deadline
   Timer timer_;
+
+ private:
+  Timer retry_timer_;
+  Status refused_;
+  Nanos retry_at_ns_ = 0, retry_pause_ns_ = kRetryMin;
+  bool slot_ = false;
+  Pace::Kind slot_kind_ = Pace::Kind::kMatch;
 };
 
 class ClientMatchOp;
@@ -115,6 +150,7 @@ class Core final : public ClientCore, private SessionUser {
   bool done(OpId op) const override { return ops_.find(op) == ops_.end(); }
   SessionState state() const override { return session_.state(); }
   Status last_error() const override { return session_.last_error(); }
+  std::string last_error_text() const override { return session_.last_error_text(); }
   void close() override;
   bool at_rest() const override;
   const ClientCounters& counters() const override;
@@ -126,7 +162,9 @@ class Core final : public ClientCore, private SessionUser {
   ClientCounters& count() { return counters_; }
   ClientFormat* find_format(FormatId id);
   std::vector<std::unique_ptr<Region>>& regions() { return regions_; }
-  void hold_regions(const BoundLayout& layout, bool hold);
+  enum class Hold : uint8_t { kTake, kGive };
+  void hold_regions(const BoundLayout& layout, Hold hold);
+  Pace& pace() { return pace_; }
   uint64_t add_lease(ClientLease lease);
   // The lease if it is still of this boot and not expired; else null.
   const ClientLease* find_lease(uint64_t lease);
@@ -159,6 +197,7 @@ class Core final : public ClientCore, private SessionUser {
   void on_tick() override;
   void register_formats();
   void on_format_ok(uint64_t op, const wire::FormatOk& ok);
+  void log_refusal(ClientFormat& format);
   void on_stray(const wire::Frame& frame);
   void wake_all();
   void wake_pushes();
@@ -185,6 +224,7 @@ class Core final : public ClientCore, private SessionUser {
   std::map<uint64_t, ClientLease> leases_;
   std::deque<Event> events_;
   Pool<PieceSend> pieces_;
+  Pace pace_;
   Reaper reaper_;
   OpId last_op_ = 0;
   uint64_t last_wire_op_ = 0;

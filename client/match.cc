@@ -40,7 +40,8 @@ bool ClientMatchOp::ask() {
     cancel(format->refused);
     return false;
   }
-  if (!core_.session().usable() || format->handle == 0) return false;
+  if (!core_.session().usable() || format->handle == 0 || !retry_now()) return false;
+  if (!take_slot(Pace::Kind::kMatch, started_ns_)) return false;
   batch_ = std::min<uint32_t>(static_cast<uint32_t>(request_.ids.size()) - asked_, wire::kIdsMax);
   wire::Match body;
   body.format = format->handle;
@@ -50,10 +51,12 @@ bool ClientMatchOp::ask() {
   asked_ns_ = core_.reactor().now_ns();
   const auto ids = std::span(request_.ids).subspan(asked_, batch_);
   if (!core_.session().send_urgent(core_.session().encoder().match(wire_op_, body, ids))) {
-    cancel(Status::overloaded("the urgent lane is full"));
+    give_slot();
+    retry_later(Status::overloaded("the urgent lane is full"));
     return false;
   }
   core_.route(wire_op_, this);
+  asked();
   return true;
 }
 
@@ -61,6 +64,11 @@ void ClientMatchOp::on_frame(const wire::Frame& frame) {
   const auto* answer = std::get_if<wire::MatchedView>(&frame.body);
   if (answer == nullptr || stage_ != Stage::kAnswer || answered_) return;
   core_.unroute(wire_op_);
+  give_slot();
+  if (const auto code = static_cast<Code>(answer->body.code); is_for_now(code)) {
+    stage_ = Stage::kAsk;
+    return retry_later(Status(code, "the daemon refused the match until the deadline"));
+  }
   take(*answer);
   answered_ = true;
   wake();

@@ -13,7 +13,7 @@ ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout
       table_(&core.find_format(request_.format)->tables[request_.rank]),
       blocks_(request_.ids.size()),
       blocks_alive_(static_cast<uint32_t>(request_.ids.size())) {
-  core_.hold_regions(layout_, true);
+  core_.hold_regions(layout_, Core::Hold::kTake);
   restart();
 }
 
@@ -97,20 +97,15 @@ bool ClientPullOp::ask() {
     return false;
   }
   ClientSession& session = core_.session();
-  if (!session.usable() || format->handle == 0) return false;
+  if (!session.usable() || format->handle == 0 || !retry_now()) return false;
+  // The first layer that is due soonest goes first.
+  if (!take_slot(Pace::Kind::kPull, started_ns_ + std::min(request_.slack_ns, kDeadlineMax))) {
+    return false;
+  }
   wire::Pull body;
   body.format = format->handle;
   body.rank = request_.rank;
-  if (request_.lease != 0 && !resent_) {  // a lease goes with its session; the rest is best effort
-    const ClientLease* lease = core_.find_lease(request_.lease);
-    if (lease == nullptr) {
-      cancel(Status::timed_out("the lease expired or is of an earlier boot"));
-      return false;
-    }
-    // A pull names one server lease: that of the batch its first id was matched in.
-    body.lease = lease->part_of(request_.ids.front());
-    body.boot_id = lease->boot_id;
-  }
+  if (!name_lease(body)) return false;
   body.deadline_ns = left_ns();
   body.slack_ns = request_.slack_ns;
   body.layer_ns = request_.layer_ns;
@@ -119,11 +114,28 @@ bool ClientPullOp::ask() {
   body.count = static_cast<uint32_t>(request_.ids.size());
   wire_op_ = core_.next_wire_op();
   if (!session.send_urgent(session.encoder().pull(wire_op_, body, request_.ids))) {
-    cancel(Status::overloaded("the urgent lane is full"));
+    give_slot();
+    retry_later(Status::overloaded("the urgent lane is full"));
     return false;
   }
   core_.route(wire_op_, this);
+  asked();
   return true;
+}
+
+bool ClientPullOp::name_lease(wire::Pull& body) {
+  // A lease goes with its session; what is asked once more is best effort.
+  if (request_.lease == 0 || resent_) return true;
+  const ClientLease* lease = core_.find_lease(request_.lease);
+  if (lease == nullptr) {
+    cancel(Status::timed_out("the lease expired or is of an earlier boot"));
+    return false;
+  }
+  body.lease = lease->part_of(request_.ids);
+  body.boot_id = lease->boot_id;
+  if (body.lease != 0) return true;
+  cancel(Status::invalid("pull: its ids lie in several batches of the match; one pull for each"));
+  return false;
 }
 
 bool ClientPullOp::fits(const wire::Data& data, uint32_t payload_bytes) {
@@ -278,6 +290,10 @@ void ClientPullOp::on_frame(const wire::Frame& frame) {
 void ClientPullOp::take_pulled(const wire::PulledView& answer) {
   pulled_ = true;
   const auto code = static_cast<Code>(answer.body.code);
+  give_slot();
+  if (is_for_now(code) && answer.codes.size() == 0 && extents_missing_ > 0 && receiving_ == 0) {
+    return ask_again(Status(code, "the daemon refused the pull until the deadline"));
+  }
   if (code != Code::kOk) pulled_status_ = Status(code, "the daemon ended the pull");
   const bool whole_refusal = code != Code::kOk && answer.codes.size() == 0;
   if (answer.codes.size() != blocks_.size() && !whole_refusal) {
@@ -288,6 +304,14 @@ void ClientPullOp::take_pulled(const wire::PulledView& answer) {
     if (c != 0) fail_block(i, c < kCodeCount ? static_cast<Code>(c) : Code::kInternal);
   }
   wake();
+}
+
+// Refused before anything was sent.
+void ClientPullOp::ask_again(Status refused) {
+  core_.unroute(wire_op_);
+  restart();
+  stage_ = Stage::kAsk;
+  retry_later(refused);
 }
 
 void ClientPullOp::on_lost(Status cause) {
@@ -334,7 +358,7 @@ void ClientPullOp::finish(Status status) {
   VARVE_ASSERT(receiving_ == 0);
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
-  core_.hold_regions(layout_, false);  // from here on nothing touches it (C2)
+  core_.hold_regions(layout_, Core::Hold::kGive);  // from here on nothing touches it (C2)
   Event e = event(Event::Kind::kPulled);
   ClientCounters& count = core_.count();
   ++count.pulls;

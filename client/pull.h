@@ -37,6 +37,8 @@ class ClientPullOp final : public ClientOp {
     Attempt attempt;
   };
   bool ask();
+  void ask_again(Status refused);
+  bool name_lease(wire::Pull& body);
   void restart();
   bool fits(const wire::Data& data, uint32_t payload_bytes);
   void copy_out(const wire::Data& data, uint32_t payload_bytes, const std::byte* from);

@@ -1,5 +1,5 @@
-// ClientPushOp: reserve, send what is final in delivery order, commit each block behind its last
-// extent.
+// ClientPushOp: reserve run by run, send what is final in delivery order, commit each block behind
+// its last extent.
 #include "client/push.h"
 
 #include <algorithm>
@@ -13,27 +13,25 @@ ClientPushOp::ClientPushOp(Core& core, OpId op, PushRequest request, BoundLayout
       table_(&core.find_format(request_.format)->tables[request_.rank]),
       blocks_(request_.ids.size()),
       layer_final_(table_->layer_last_extent.size()),
-      unsettled_(static_cast<uint32_t>(request_.ids.size())) {
-  core_.hold_regions(layout_, true);
+      unsettled_(static_cast<uint32_t>(request_.ids.size())),
+      open_(unsettled_) {
+  core_.hold_regions(layout_, Core::Hold::kTake);
 }
 
 void ClientPushOp::run() {
   switch (stage_) {
-    case Stage::kReserve:
+    case Stage::kBegin:
       if (!stop_.ok()) return finish(stop_);
-      if (!reserve()) return;  // woken by on_ready or by FORMAT_OK
-      stage_ = Stage::kGranted;
-      return;
-    case Stage::kGranted:
-      if (stop_.ok() && !reserved_) return;
-      if (stop_.ok()) announce();
-      stage_ = Stage::kSend;
+      if (!begin()) return;  // woken by on_ready or by FORMAT_OK
+      stage_ = Stage::kMove;
       [[fallthrough]];
-    case Stage::kSend:
-      if (stop_.ok() && !send_extents()) return;
-      stage_ = Stage::kCommitted;
-      [[fallthrough]];
-    case Stage::kCommitted:
+    case Stage::kMove:
+      if (stop_.ok()) {
+        announce();
+        reserve();
+        send();
+        retire_windows();
+      }
       if (stop_.ok() && unsettled_ > 0) return;
       give_back();
       stage_ = Stage::kFence;
@@ -47,7 +45,7 @@ void ClientPushOp::run() {
   }
 }
 
-bool ClientPushOp::reserve() {
+bool ClientPushOp::begin() {
   ClientFormat* format = core_.find_format(request_.format);
   if (!format->refused.ok()) {
     cancel(format->refused);
@@ -58,6 +56,55 @@ bool ClientPushOp::reserve() {
     cancel(session.last_error());
     return false;
   }
+  return session.usable() && format->handle != 0;
+}
+
+// One RESERVE at a time: the answer decides where the next one begins.
+void ClientPushOp::reserve() {
+  if (asking_ || open_ == 0) return;
+  uint32_t first = 0, count = 0;
+  if (!next_run(&first, &count)) {
+    if (in_line_) core_.pace().leave(*this);
+    in_line_ = false;
+    return;
+  }
+  const uint32_t window = take_reserve_slot(count);
+  in_line_ = window == 0;
+  if (window == 0) return;
+  attempts_ += window;
+  if (send_reserve(first, window)) return;
+  give_slot();  // the urgent lane is full
+  end_attempts(window);
+  retry_later(Status());
+}
+
+// The first blocks that may be asked for, next to each other: the wire chains the ids of a RESERVE.
+// Nothing behind a block that is refused for now (U1); a busy one is passed over until its pause
+// ends.
+bool ClientPushOp::next_run(uint32_t* first, uint32_t* count) {
+  const auto end = static_cast<uint32_t>(blocks_.size());
+  const auto open = [&](uint32_t i) { return blocks_[i].answer <= Answer::kBusy; };
+  const auto due = [&](uint32_t i) { return blocks_[i].not_before_ns <= now_ns(); };
+  while (open_first_ < end && !open(open_first_))
+    ++open_first_;
+  for (uint32_t i = open_first_; i < end; ++i) {
+    if (!open(i)) continue;
+    if (!due(i) && blocks_[i].answer == Answer::kForNow) return false;
+    if (!due(i)) continue;
+    *first = i;
+    while (i < end && open(i) && due(i))
+      ++i;
+    *count = i - *first;
+    return true;
+  }
+  return false;
+}
+
+bool ClientPushOp::send_reserve(uint32_t first, uint32_t count) {
+  VARVE_ASSERT(!asking_ && count > 0);
+  VARVE_ASSERT(first + count <= blocks_.size(), first, count);
+  ClientSession& session = core_.session();
+  const ClientFormat* format = core_.find_format(request_.format);
   if (!session.usable() || format->handle == 0) return false;
   wire::Reserve body;
   body.format = format->handle;
@@ -65,72 +112,159 @@ bool ClientPushOp::reserve() {
   body.epoch = session.hello().epoch;
   const Nanos hold_ms_max = std::max<Nanos>(session.hello().reserve_ms_max, 1);
   body.hold_ms = static_cast<uint32_t>(std::min(left_ns() / kMillisecond + 1, hold_ms_max));
-  body.count = static_cast<uint32_t>(request_.ids.size());
-  body.parent = request_.parent;
-  wire_op_ = core_.next_wire_op();
-  if (!session.send_urgent(session.encoder().reserve(wire_op_, body, request_.ids))) {
-    cancel(Status::overloaded("the urgent lane is full"));
-    return false;
+  body.count = count;
+  body.parent = first == 0 ? request_.parent : request_.ids[first - 1];
+  const uint64_t wire_op = core_.next_wire_op();
+  const auto ids = std::span(request_.ids).subspan(first, count);
+  if (!session.send_urgent(session.encoder().reserve(wire_op, body, ids))) return false;
+  core_.route(wire_op, this);
+  Window window;
+  window.wire_op = wire_op;
+  window.first = first;
+  window.count = count;
+  windows_.push_back(window);
+  asking_ = true;
+  for (uint32_t i = first; i < first + count; ++i) {
+    if (blocks_[i].answer != Answer::kNone) ++core_.count().retried_blocks;
+    blocks_[i].answer = Answer::kAsked;
   }
-  core_.route(wire_op_, this);
+  open_ -= count;
   return true;
 }
 
 void ClientPushOp::on_frame(const wire::Frame& frame) {
+  Window* window = find_window(frame.header.op);
+  if (window == nullptr) return;
   if (const auto* reserved = std::get_if<wire::ReservedView>(&frame.body)) {
-    if (stage_ == Stage::kGranted && !reserved_) take_answers(*reserved);
-    return wake();
+    if (!window->answered && stop_.ok()) on_reserved(*window, *reserved);
+  } else if (const auto* committed = std::get_if<wire::CommittedView>(&frame.body)) {
+    on_committed(*window, committed->body);
   }
-  const auto* committed = std::get_if<wire::CommittedView>(&frame.body);
-  if (committed == nullptr || committed->body.index >= blocks_.size()) return;
-  Block& block = blocks_[committed->body.index];
-  if (!block.granted || block.settled || committed->body.attempt != block.attempt) return;
-  const auto code = static_cast<Code>(committed->body.code);
-  const bool promised = block.committing && committed->body.ack >= request_.ack;
-  if (code == Code::kOk && !promised) {
-    return cancel(Status::invalid("COMMITTED that does not answer a COMMIT of ours"));
-  }
-  settle(committed->body.index, code);
+  wake();
 }
 
-void ClientPushOp::take_answers(const wire::ReservedView& answers) {
-  reserved_ = true;
+ClientPushOp::Window* ClientPushOp::find_window(uint64_t wire_op) {
+  const auto found = std::find_if(windows_.begin(), windows_.end(),
+                                  [wire_op](const Window& w) { return w.wire_op == wire_op; });
+  return found == windows_.end() ? nullptr : &*found;
+}
+
+void ClientPushOp::on_reserved(Window& window, const wire::ReservedView& answers) {
+  VARVE_ASSERT(asking_);
+  asking_ = false;
+  give_slot();
   const auto code = static_cast<Code>(answers.body.code);
-  if (code != Code::kOk) return cancel(Status(code, "the daemon refused the reservation"));
-  if (answers.answers.size() != blocks_.size()) {
+  if (code != Code::kOk && !is_for_now(code)) {
+    return cancel(Status(code, "the daemon refused the reservation"));
+  }
+  if (code == Code::kOk && answers.answers.size() != window.count) {
     return cancel(Status::invalid("RESERVED does not fit the push"));
   }
-  for (uint32_t i = 0; i < blocks_.size(); ++i) {
+  window.answered = true;
+  if (code == Code::kOk) {
+    take_answers(window, answers);
+  } else {
+    for (uint32_t i = 0; i < window.count; ++i)
+      reopen(window.first + i, Answer::kForNow, code);
+  }
+  end_attempts(window.count - window.unsettled);
+}
+
+void ClientPushOp::take_answers(Window& window, const wire::ReservedView& answers) {
+  bool hole = false;
+  for (uint32_t i = 0; i < window.count; ++i) {
     const wire::ReserveAnswer answer = answers.answers[i];
-    Block& block = blocks_[i];
-    switch (answer.outcome) {
-      case wire::ReserveOutcome::kGranted:
-        block.granted = true;
-        block.attempt = answer.attempt;
-        block.entries.resize(table_->extents.size());
-        break;
-      case wire::ReserveOutcome::kExists:
-        ++core_.count().existing_blocks;
-        block.exists = true;
-        settle(i, Code::kCancelled);
-        break;
-      case wire::ReserveOutcome::kBusy:
-        ++core_.count().refused_blocks;
-        settle(i, Code::kUnavailable);
-        break;
-      case wire::ReserveOutcome::kRefused:
-        ++core_.count().refused_blocks;
-        settle(i, answer.code != 0 && answer.code < kCodeCount ? static_cast<Code>(answer.code)
-                                                               : Code::kInternal);
-        break;
+    const uint32_t index = window.first + i;
+    Block& block = blocks_[index];
+    const auto code = answer.code < kCodeCount ? static_cast<Code>(answer.code) : Code::kInternal;
+    if (answer.outcome == wire::ReserveOutcome::kGranted) {
+      if (!hole) {
+        take_grant(window, index, answer.attempt);
+      } else {
+        abort(window, i, answer.attempt);
+        reopen(index, Answer::kNone, Code::kOk);
+      }
+    } else if (answer.outcome == wire::ReserveOutcome::kExists) {
+      ++core_.count().existing_blocks;
+      block.exists = news_ = true;
+      retry_anew();
+      block.answer = Answer::kFinal;
+      settle(index, Code::kCancelled);
+    } else if (answer.outcome == wire::ReserveOutcome::kBusy) {
+      reopen(index, Answer::kBusy, Code::kUnavailable);
+    } else if (is_for_now(code)) {
+      hole = true;
+      reopen(index, Answer::kForNow, code);
+    } else {
+      ++core_.count().refused_blocks;
+      news_ = true;
+      block.answer = Answer::kFinal;
+      settle(index, code == Code::kOk ? Code::kInternal : code);
     }
   }
 }
 
+void ClientPushOp::take_grant(Window& window, uint32_t index, const Attempt& attempt) {
+  Block& block = blocks_[index];
+  VARVE_ASSERT(block.answer == Answer::kAsked && !block.settled);
+  block.answer = Answer::kGranted;
+  block.attempt = attempt;
+  block.code = Code::kOk;
+  block.entries.resize(table_->extents.size());
+  ++window.unsettled;
+  news_ = true;
+  retry_anew();
+}
+
+void ClientPushOp::reopen(uint32_t index, Answer answer, Code code) {
+  Block& block = blocks_[index];
+  VARVE_ASSERT(block.answer == Answer::kAsked && !block.settled);
+  VARVE_ASSERT(answer <= Answer::kBusy);
+  block.answer = answer;
+  block.code = code;
+  if (answer != Answer::kNone) {
+    if (retry_now()) retry_later(Status());  // one pause for all that were refused in it
+    block.not_before_ns = retry_at_ns();
+  }
+  ++open_;
+  open_first_ = std::min(open_first_, index);
+}
+
+// Where it finds no room the reservation ends by itself at hold_ms.
+void ClientPushOp::abort(const Window& window, uint32_t index, const Attempt& attempt) {
+  wire::Abort body;
+  body.reserve_op = window.wire_op;
+  body.index = index;
+  body.attempt = attempt;
+  ClientSession& session = core_.session();
+  if (session.send_urgent(session.encoder().abort(core_.next_wire_op(), body))) return;
+  logf(LogLevel::kDebug, "client", "no room for ABORT; the reservation expires by itself");
+}
+
+void ClientPushOp::on_committed(Window& window, const wire::Committed& body) {
+  if (!window.answered || body.index >= window.count) return;
+  const uint32_t index = window.first + body.index;
+  Block& block = blocks_[index];
+  if (block.answer != Answer::kGranted || block.settled || body.attempt != block.attempt) return;
+  const auto code = static_cast<Code>(body.code);
+  const bool promised = block.committing && body.ack >= request_.ack;
+  if (code == Code::kOk && !promised) {
+    return cancel(Status::invalid("COMMITTED that does not answer a COMMIT of ours"));
+  }
+  --window.unsettled;
+  settle(index, code);
+  end_attempts(1);
+}
+
 void ClientPushOp::announce() {
+  if (!news_) return;
+  news_ = false;
   Event e = event(Event::Kind::kReserved);
-  for (const Block& block : blocks_)
-    e.codes.push_back(block.code);
+  for (const Block& block : blocks_) {
+    const bool granted = block.answer == Answer::kGranted;
+    const bool final = block.answer == Answer::kFinal;
+    e.codes.push_back(granted ? Code::kOk : final ? block.code : Code::kOverloaded);
+  }
   core_.emit(std::move(e));
 }
 
@@ -153,95 +287,102 @@ bool ClientPushOp::extent_final(uint32_t extent) const {
   return true;
 }
 
+void ClientPushOp::send() {
+  for (Window& window : windows_) {
+    if (window.answered && send_window(window) == Sent::kNoRoom) return;
+  }
+}
+
 // Extent-major over the blocks: every block's extent 0 before any block's extent 1.
-bool ClientPushOp::send_extents() {
-  while (extent_ < table_->extents.size()) {
-    if (unsettled_ == 0) return true;  // nobody wants the rest
-    if (!extent_final(extent_)) return false;
-    while (block_ < blocks_.size()) {
-      if (!send_extent(block_)) return false;
-      ++block_;
+ClientPushOp::Sent ClientPushOp::send_window(Window& window) {
+  while (window.extent < table_->extents.size()) {
+    if (window.unsettled == 0) return Sent::kAll;  // nobody wants the rest
+    if (!extent_final(window.extent)) return Sent::kNotFinal;
+    while (window.block < window.count) {
+      if (send_extent(window, window.first + window.block) == Sent::kNoRoom) return Sent::kNoRoom;
+      window.offset = 0;
+      ++window.block;
     }
-    block_ = 0;
-    ++extent_;
+    window.block = 0;
+    ++window.extent;
   }
-  return true;
+  return Sent::kAll;
 }
 
-bool ClientPushOp::send_extent(uint32_t index) {
-  Block& block = blocks_[index];
-  if (!block.granted || block.settled) {
-    offset_ = 0;
-    return true;
+ClientPushOp::Sent ClientPushOp::send_extent(Window& window, uint32_t index) {
+  const Block& block = blocks_[index];
+  if (block.answer != Answer::kGranted || block.settled) return Sent::kAll;
+  const ExtentSpec& spec = table_->extents[window.extent];
+  while (window.offset < spec.bytes) {
+    if (send_piece(window, index, spec) == Sent::kNoRoom) return Sent::kNoRoom;
   }
-  const ExtentSpec& spec = table_->extents[extent_];
-  while (offset_ < spec.bytes) {
-    if (!send_piece(index, spec)) return false;
-  }
-  if (extent_ + 1 == table_->extents.size() && !commit(index)) return false;
-  offset_ = 0;
+  const bool last = window.extent + 1 == table_->extents.size();
+  if (last && !commit(window, index)) return Sent::kNoRoom;
   bytes_ += spec.bytes;
-  return true;
+  return Sent::kAll;
 }
 
-bool ClientPushOp::send_piece(uint32_t index, const ExtentSpec& spec) {
+ClientPushOp::Sent ClientPushOp::send_piece(Window& window, uint32_t index,
+                                            const ExtentSpec& spec) {
   const uint32_t lane = lane_of(index);
   ClientSession& session = core_.session();
-  const uint32_t length = std::min(kPayloadBytesMax, spec.bytes - offset_);
-  if (!session.can_send_bulk(lane, length)) return false;
+  const uint32_t length = std::min(kPayloadBytesMax, spec.bytes - window.offset);
+  if (!session.can_send_bulk(lane, length)) return Sent::kNoRoom;
   PieceSend* piece = core_.take_piece();
-  if (piece == nullptr) return false;
-  Block& block = blocks_[index];
-  const BlockId id{request_.ids[index], request_.rank};
-  ExtentEntry& entry = block.entries[extent_];
-  if (offset_ == 0) {
-    // Both checksums at once: the pieces below are then hot for the socket's copy.
-    ExtentDigest digest(checksum_seed(id, extent_, block.attempt));
-    iovec run[kPayloadPiecesMax];
-    for (uint32_t done = 0; done < spec.bytes;) {
-      uint32_t count = 0;
-      done += layout_.pieces(request_.slots[index], spec, done, spec.bytes - done, run, &count);
-      for (uint32_t i = 0; i < count; ++i) {
-        digest.update({static_cast<std::byte*>(run[i].iov_base), run[i].iov_len});
-      }
-    }
-    entry.stored_bytes = entry.decoded_bytes = spec.bytes;
-    entry.codec = static_cast<uint8_t>(CodecId::kRaw);
-    entry.stored_crc = digest.stored_crc();
-    entry.decoded_xxh3 = digest.decoded_xxh3();
-  }
+  if (piece == nullptr) return Sent::kNoRoom;
+  if (window.offset == 0) seal_entry(index, window.extent);
   uint32_t count = 0;
-  const uint32_t covered =
-      layout_.pieces(request_.slots[index], spec, offset_, length, piece->request.payload, &count);
+  const uint32_t covered = layout_.pieces(request_.slots[index], spec, window.offset, length,
+                                          piece->request.payload, &count);
   piece->request.payload_count = count;
   piece->op = this;
   piece->bytes = covered;
   wire::Extent head;
-  head.reserve_op = wire_op_;
-  head.index = index;
-  head.extent = extent_;
-  head.offset = offset_;
+  head.reserve_op = window.wire_op;
+  head.index = index - window.first;
+  head.extent = window.extent;
+  head.offset = window.offset;
   head.extent_bytes = spec.bytes;
-  head.stored_crc = entry.stored_crc;
-  head.attempt = block.attempt;
-  piece->request.head = session.encoder().extent(wire_op_, head);
+  head.stored_crc = blocks_[index].entries[window.extent].stored_crc;
+  head.attempt = blocks_[index].attempt;
+  piece->request.head = session.encoder().extent(window.wire_op, head);
   ++sending_;
   session.send_bulk(lane, piece->request);
-  offset_ += covered;
-  return true;
+  window.offset += covered;
+  return Sent::kAll;
 }
 
-bool ClientPushOp::commit(uint32_t index) {
+// Both checksums at once: the pieces that follow are then hot for the socket's copy.
+void ClientPushOp::seal_entry(uint32_t index, uint32_t extent) {
+  Block& block = blocks_[index];
+  const ExtentSpec& spec = table_->extents[extent];
+  ExtentDigest digest(
+      checksum_seed(BlockId{request_.ids[index], request_.rank}, extent, block.attempt));
+  iovec run[kPayloadPiecesMax];
+  for (uint32_t done = 0; done < spec.bytes;) {
+    uint32_t count = 0;
+    done += layout_.pieces(request_.slots[index], spec, done, spec.bytes - done, run, &count);
+    for (uint32_t i = 0; i < count; ++i)
+      digest.update({static_cast<std::byte*>(run[i].iov_base), run[i].iov_len});
+  }
+  ExtentEntry& entry = block.entries[extent];
+  entry.stored_bytes = entry.decoded_bytes = spec.bytes;
+  entry.codec = static_cast<uint8_t>(CodecId::kRaw);
+  entry.stored_crc = digest.stored_crc();
+  entry.decoded_xxh3 = digest.decoded_xxh3();
+}
+
+bool ClientPushOp::commit(Window& window, uint32_t index) {
   Block& block = blocks_[index];
   ClientSession& session = core_.session();
   wire::Commit body;
-  body.reserve_op = wire_op_;
+  body.reserve_op = window.wire_op;
   body.epoch = session.hello().epoch;
-  body.index = index;
+  body.index = index - window.first;
   body.ack = request_.ack;
   body.attempt = block.attempt;
   body.count = static_cast<uint32_t>(block.entries.size());
-  const auto head = session.encoder().commit(wire_op_, body, block.entries);
+  const auto head = session.encoder().commit(window.wire_op, body, block.entries);
   if (!session.send_bulk_head(lane_of(index), head)) return false;
   block.committing = true;
   return true;
@@ -257,27 +398,52 @@ void ClientPushOp::on_sent(PieceSend& piece) {
 void ClientPushOp::settle(uint32_t index, Code code) {
   Block& block = blocks_[index];
   VARVE_ASSERT(!block.settled);
+  VARVE_ASSERT(unsettled_ > 0);
   block.settled = true;
   block.code = code;
+  block.entries = {};
   --unsettled_;
   if (code == Code::kOk) ++core_.count().pushed_blocks;
   wake();
 }
 
-// What has no answer yet is given back: one CANCEL, also for what RESERVED may still grant. Where
-// it does not reach the daemon the reservation ends by itself at hold_ms.
+// A lost session took its attempts along.
+void ClientPushOp::end_attempts(uint32_t count) {
+  count = std::min(count, attempts_);
+  attempts_ -= count;
+  core_.pace().end_attempts(count);
+}
+
+void ClientPushOp::retire_windows() {
+  std::erase_if(windows_, [this](const Window& window) {
+    if (!window.answered || window.unsettled > 0) return false;
+    core_.unroute(window.wire_op);
+    return true;
+  });
+}
+
+// What has no answer yet is given back: one CANCEL a window, also for what RESERVED may still
+// grant. Where it does not reach the daemon the reservation ends by itself at hold_ms.
 void ClientPushOp::give_back() {
   VARVE_ASSERT(unsettled_ == 0 || !stop_.ok());
-  if (unsettled_ == 0) return;
   ClientSession& session = core_.session();
-  if (wire_op_ != 0 && session.usable()) {
-    const auto head = session.encoder().cancel(wire_op_, wire::Cancel{wire_op_});
-    if (!session.send_urgent(head)) {
+  for (const Window& window : windows_) {
+    core_.unroute(window.wire_op);
+    if ((window.answered && window.unsettled == 0) || !session.usable()) continue;
+    const wire::Cancel body{window.wire_op};
+    if (!session.send_urgent(session.encoder().cancel(window.wire_op, body))) {
       logf(LogLevel::kDebug, "client", "no room for CANCEL; the reservation expires by itself");
     }
   }
+  windows_.clear();
+  end_attempts(attempts_);
   for (uint32_t i = 0; i < blocks_.size(); ++i) {
-    if (!blocks_[i].settled) settle(i, stop_.code());
+    Block& block = blocks_[i];
+    if (block.settled) continue;
+    // Asked until the deadline: why it was refused says more than that time is up.
+    const bool refused = block.answer == Answer::kForNow || block.answer == Answer::kBusy;
+    if (refused) ++core_.count().refused_blocks;
+    settle(i, refused && stop_.code() == Code::kTimedOut ? block.code : stop_.code());
   }
 }
 
@@ -287,17 +453,19 @@ void ClientPushOp::on_timer() {
 }
 
 void ClientPushOp::on_lost(Status cause) {
-  core_.unroute(wire_op_);
-  const bool answered = reserved_ && unsettled_ == 0;  // every block, before the loss
-  if (stop_.ok() && !answered) stop_ = cause;
+  attempts_ = 0;
+  for (const Window& window : windows_)
+    core_.unroute(window.wire_op);
+  windows_.clear();
+  if (stop_.ok() && unsettled_ > 0) stop_ = cause;
   wake();
 }
 
 void ClientPushOp::finish(Status status) {
   VARVE_ASSERT(sending_ == 0);
+  VARVE_ASSERT(attempts_ == 0 && windows_.empty());
   stage_ = Stage::kDone;
-  core_.unroute(wire_op_);
-  core_.hold_regions(layout_, false);  // from here on nothing touches it (C2)
+  core_.hold_regions(layout_, Core::Hold::kGive);  // from here on nothing touches it (C2)
   Event e = event(Event::Kind::kPushed);
   ++core_.count().pushes;
   for (Block& block : blocks_) {

@@ -1,11 +1,20 @@
 // ClientPushOp: layers out of the caller's memory as they become final, extent by extent over all
 // blocks.
 //
-// Payload leaves straight from the caller's memory; both checksums are computed in one fused pass
-// just before an extent's pieces are queued. Extents and COMMIT of one block share one bulk lane,
-// so the order is the lane's. Blocks are independent (I9). The terminal event comes when no send
-// refers to the caller's memory.
+// The ids are reserved in prefix order, window by window: a RESERVE for a run of ids, at most one
+// under way, as many ids as the pace allows. What the daemon refuses for now is asked again after a
+// pause until the deadline. Payload leaves straight from the caller's memory; both checksums are
+// computed in one fused pass just before an extent's pieces are queued. Extents and COMMIT of one
+// block share one bulk lane, so the order is the lane's. Blocks are independent (I9). The terminal
+// event comes when no send refers to the caller's memory.
+// Invariants:
+//   U1 what is granted behind a block that is refused for now is given back unsent and asked for
+//      after it, so that no run of a prefix is stored that no match can reach. A busy block is no
+//      such hole: another writer holds its place.
 #pragma once
+
+#include <deque>
+#include <vector>
 
 #include "client/core.h"
 
@@ -23,23 +32,55 @@ class ClientPushOp final : public ClientOp {
   void on_sent(PieceSend& piece);
 
  private:
-  enum class Stage : uint8_t { kReserve, kGranted, kSend, kCommitted, kFence, kDone };
+  enum class Stage : uint8_t { kBegin, kMove, kFence, kDone };
+  enum class Answer : uint8_t {
+    kNone,     // not asked, or given back behind a hole
+    kForNow,   // refused; a moment may change it
+    kBusy,     // another writer has it: these first three are open, to be asked for (again)
+    kAsked,    // RESERVE is under way
+    kGranted,  // ours to write
+    kFinal,    // exists, or refused for good
+  };
   struct Block {
     Code code = Code::kOk;
-    bool granted = false, settled = false;  // settled: its answer is known
-    bool committing = false;                // COMMIT was sent
-    bool exists = false;                    // somebody else's bytes are there already
+    Answer answer = Answer::kNone;
+    bool settled = false;     // its end is known
+    bool committing = false;  // COMMIT was sent
+    bool exists = false;      // somebody else's bytes are there already
+    Nanos not_before_ns = 0;  // refused or busy: the pause before it is asked for again
     Attempt attempt;
     std::vector<ExtentEntry> entries;
   };
-  bool reserve();
-  void take_answers(const wire::ReservedView& answers);
+  // One RESERVE: a run of blocks, and the cursor of what was sent of them, extent-major.
+  struct Window {
+    uint64_t wire_op = 0;
+    uint32_t first = 0, count = 0;
+    bool answered = false;
+    uint32_t unsettled = 0;  // granted and without an end
+    uint32_t extent = 0, block = 0, offset = 0;
+  };
+  enum class Sent : uint8_t { kAll, kNotFinal, kNoRoom };
+  bool begin();
+  void reserve();
+  bool next_run(uint32_t* first, uint32_t* count);
+  bool send_reserve(uint32_t first, uint32_t count);
+  void on_reserved(Window& window, const wire::ReservedView& answers);
+  void take_answers(Window& window, const wire::ReservedView& answers);
+  void reopen(uint32_t index, Answer answer, Code code);
+  void take_grant(Window& window, uint32_t index, const Attempt& attempt);
+  void abort(const Window& window, uint32_t index, const Attempt& attempt);
+  void on_committed(Window& window, const wire::Committed& body);
   void announce();
-  bool send_extents();               // false: no room or the next layer is not final yet
-  bool send_extent(uint32_t block);  // the current extent of this block; false: no room
-  bool send_piece(uint32_t block, const ExtentSpec& spec);
-  bool commit(uint32_t block);
+  void send();
+  Sent send_window(Window& window);
+  Sent send_extent(Window& window, uint32_t block);  // the cursor's extent of this block
+  Sent send_piece(Window& window, uint32_t block, const ExtentSpec& spec);
+  bool commit(Window& window, uint32_t block);
+  void seal_entry(uint32_t block, uint32_t extent);
   bool extent_final(uint32_t extent) const;
+  Window* find_window(uint64_t wire_op);
+  void retire_windows();
+  void end_attempts(uint32_t count);
   void settle(uint32_t block, Code code);
   void give_back();
   void finish(Status status);
@@ -48,15 +89,18 @@ class ClientPushOp final : public ClientOp {
   PushRequest request_;
   BoundLayout layout_;
   const ExtentTable* table_;
-  Stage stage_ = Stage::kReserve;
+  Stage stage_ = Stage::kBegin;
   std::vector<Block> blocks_;
+  std::deque<Window> windows_;  // oldest first; gone when nothing of them is owed
   std::vector<bool> layer_final_;
-  uint32_t extent_ = 0, block_ = 0;  // the cursor, extent-major
-  uint32_t offset_ = 0;              // inside the current extent
-  uint32_t sending_ = 0;             // pieces that refer to the caller's memory
+  uint32_t sending_ = 0;  // pieces that refer to the caller's memory
   uint32_t unsettled_ = 0;
-  uint64_t wire_op_ = 0;
-  bool reserved_ = false;
+  uint32_t open_ = 0;        // blocks to ask for (again)
+  uint32_t open_first_ = 0;  // none before it is open
+  uint32_t attempts_ = 0;    // taken from the pace
+  bool asking_ = false;      // a RESERVE is under way
+  bool in_line_ = false;     // for the next one
+  bool news_ = false;        // answers that no kReserved told of
   uint64_t bytes_ = 0;
 };
 

@@ -2,11 +2,13 @@
 #include "client/session.h"
 
 #include <algorithm>
+#include <cinttypes>
 
 namespace varve {
 
 namespace {
-constexpr Nanos kTick = 20 * kMillisecond;  // grain of connect, ping and silence timers
+constexpr Nanos kTick = 20 * kMillisecond;        // grain of connect, ping and silence timers
+constexpr Nanos kLossLogInterval = 60 * kSecond;  // the same loss again is said this often
 
 // Which frames a daemon may send on which lane (docs/WIRE.md 3).
 bool is_expected(wire::FrameType type, wire::LaneKind lane) {
@@ -70,6 +72,7 @@ void ClientSession::connect() {
   dropping_ = false;
   reported_ready_ = false;
   drop_cause_ = Status();
+  refusal_.clear();
   connect_started_ns_ = reactor_.now_ns();
   heard_ns_ = connect_started_ns_;
   credit_owed_bytes_ = 0;
@@ -193,8 +196,7 @@ void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t pay
   }
   if (const auto* refused = std::get_if<wire::RefusedView>(&frame->body)) {
     const auto code = static_cast<Code>(refused->body.code);
-    logf(LogLevel::kWarn, "client", "%s refused the session: %s (%.*s)", options_.address.c_str(),
-         code_name(code), static_cast<int>(refused->text.size()), refused->text.data());
+    refusal_.assign(refused->text);
     return drop(
         Status(code == Code::kOk ? Code::kInvalid : code, "the daemon refused the session"));
   }
@@ -224,6 +226,7 @@ void ClientSession::on_hello_ok(Lane& lane, const wire::HelloOk& ok) {
     if (ok.k != 1 || ok.m != 0) {
       return drop(Status::unsupported("the daemon's scheme needs a client that can code"));
     }
+    check_identity(ok);
     hello_ = ok;
     const uint32_t lanes = std::min<uint32_t>(options_.bulk_lanes, ok.bulk_lanes_max);
     if (lanes == 0) return drop(Status::invalid("the daemon offers no bulk lane"));
@@ -239,6 +242,11 @@ void ClientSession::on_hello_ok(Lane& lane, const wire::HelloOk& ok) {
   }
   state_ = SessionState::kReady;
   last_error_ = Status();
+  last_error_text_.clear();
+  if (!logged_text_.empty()) {
+    logf(LogLevel::kInfo, "client", "the daemon at %s answers again", options_.address.c_str());
+    logged_text_.clear();
+  }
   was_ready_ = true;
   reported_ready_ = true;
   ++connects_;
@@ -251,14 +259,55 @@ void ClientSession::on_lane_closed(Lane& lane, Status cause) {
   lane.open = false;
   lane.placed = false;
   --open_lanes_;
-  if (!dropping_) drop(cause.ok() ? Status::unavailable("the daemon closed the lane") : cause);
+  if (cause.ok()) cause = Status::unavailable("the daemon closed the lane");
+  if (drop_cause_.ok()) drop_cause_ = cause;  // the last lane leaves nothing to drop
+  if (!dropping_) drop(cause);
   if (open_lanes_ == 0) lanes_closed();
+}
+
+// Base ids are chained on the salt: with another one nothing that was cached can be found again.
+void ClientSession::check_identity(const wire::HelloOk& ok) {
+  if (!was_ready_) return;
+  const bool other_salt = ok.domain_salt != hello_.domain_salt;
+  if (!other_salt && ok.node == hello_.node) return;
+  ++identity_changes_;
+  logf(other_salt ? LogLevel::kError : LogLevel::kWarn, "client",
+       "the daemon at %s came back as another one (node %016" PRIx64 ", was %016" PRIx64 "): %s",
+       options_.address.c_str(), ok.node.prefix64(), hello_.node.prefix64(),
+       other_salt
+           ? "its salt is another, base ids computed before this miss for ever; compute them "
+             "anew"
+           : "what was stored before may be missing");
+}
+
+// Once a loss; while the daemon stays away, once a minute or when the reason is another.
+void ClientSession::log_loss(bool was_ready) {
+  if (closed_) return;
+  const Nanos now = reactor_.now_ns();
+  const bool news = was_ready || last_error_text_ != logged_text_;
+  if (!news && now - logged_ns_ < kLossLogInterval) {
+    ++losses_unlogged_;
+    return;
+  }
+  logf(LogLevel::kWarn, "client", "%s: %s; trying again (%" PRIu64 " tries since the last line)",
+       was_ready ? "lost the daemon" : "no session", last_error_text_.c_str(), losses_unlogged_);
+  logged_text_ = last_error_text_;
+  logged_ns_ = now;
+  losses_unlogged_ = 0;
 }
 
 // The last lane is fenced: tell the core, then wait and try again.
 void ClientSession::lanes_closed() {
   last_error_ = drop_cause_.ok() ? Status::unavailable("the daemon does not answer") : drop_cause_;
+  last_error_text_ =
+      options_.address + ": " + last_error_.what() + " (" + code_name(last_error_.code());
+  if (last_error_.errno_value() != 0) {
+    last_error_text_ += ", errno " + std::to_string(last_error_.errno_value());
+  }
+  last_error_text_ += ")";
+  if (!refusal_.empty()) last_error_text_ += ": " + refusal_;
   if (reported_ready_) ++disconnects_;
+  log_loss(reported_ready_);
   reported_ready_ = false;
   state_ = closed_ ? SessionState::kClosed : SessionState::kWaiting;
   if (closed_) {

@@ -55,6 +55,7 @@ class ClientSession {
     return state_ == SessionState::kReady && !dropping_ && !lanes_[0].link->closing();
   }
   Status last_error() const { return last_error_; }
+  const std::string& last_error_text() const { return last_error_text_; }
   const wire::HelloOk& hello() const { return hello_; }
   bool was_ready() const { return was_ready_; }
   uint32_t lanes() const { return bulk_count_; }
@@ -67,6 +68,7 @@ class ClientSession {
 
   uint64_t connects() const { return connects_; }
   uint64_t disconnects() const { return disconnects_; }
+  uint64_t identity_changes() const { return identity_changes_; }
   uint64_t discarded_bytes() const { return discarded_bytes_; }
 
  private:
@@ -92,6 +94,8 @@ class ClientSession {
   void credit_used(uint32_t bytes);
   void on_timer();
   void send_hello(Lane& lane);
+  void check_identity(const wire::HelloOk& ok);
+  void log_loss(bool was_ready);
 
   Env& env_;
   Reactor& reactor_;
@@ -107,13 +111,18 @@ class ClientSession {
   uint32_t open_lanes_ = 0;
   bool dropping_ = false, closed_ = false, was_ready_ = false, reported_ready_ = false;
   Status drop_cause_;
+  std::string refusal_;          // what REFUSED said on this try
+  std::string last_error_text_;  // last_error_ in words
+  std::string logged_text_;      // the last loss that was logged, and when
+  Nanos logged_ns_ = 0;
+  uint64_t losses_unlogged_ = 0;
   Nanos backoff_ns_ = 0;
   Nanos heard_ns_ = 0;
   Nanos connect_started_ns_ = 0;
   uint64_t credit_owed_bytes_ = 0;
   uint64_t ping_value_ = 0;
   Timer timer_;
-  uint64_t connects_ = 0, disconnects_ = 0, discarded_bytes_ = 0;
+  uint64_t connects_ = 0, disconnects_ = 0, discarded_bytes_ = 0, identity_changes_ = 0;
 };
 
 }  // namespace varve

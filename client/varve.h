@@ -15,6 +15,11 @@
 //   C3 every op ends with exactly one terminal event within its deadline + fence_ns_max; a deadline
 //      counts as at most a day.
 //   C4 layers of a pull are completed in order.
+// Pace. The daemon names its limits when it greets (pulls and attempts of a session); ops beyond
+// them wait in the client, not at the daemon: pulls in order of when their first layer is due, the
+// others in order of submission. What the daemon refuses for now (overloaded, quota) or finds busy
+// is asked again after 1 ms, doubling up to 100 ms, until the op's deadline. A deadline thus counts
+// from the submit, the wait in line included.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +36,8 @@
 namespace varve {
 
 struct ClientOptions {
+  // "host:port". Client::open looks a name up, once: a daemon that moves needs a new Client.
+  // ClientCore over TCP takes numbers and "localhost" only: a lookup would stop its reactor.
   std::string address = "127.0.0.1:7440";
   std::string token;            // bearer token; needed beyond loopback
   std::string name = "client";  // shown to operators
@@ -73,7 +80,9 @@ struct MatchRequest {
 struct PullRequest {
   FormatId format = 0;
   uint32_t rank = 0;
-  std::vector<BaseId> ids;                    // 1 .. wire::kIdsMax
+  // 1 .. wire::kIdsMax; with a lease, of one batch of its match (each wire::kIdsMax ids from the
+  // match's first): a pull over several is kInvalid, as no one lease of the daemon covers it.
+  std::vector<BaseId> ids;
   std::vector<uint32_t> slots;                // per id: slot in `layout`
   const Layout* layout = nullptr;             // outlives the op
   uint32_t layer_first = 0, layer_count = 0;  // 0 = all from layer_first
@@ -83,6 +92,14 @@ struct PullRequest {
   Nanos layer_ns = 0;  // time between layers
   uint64_t tag = 0;
 };
+// Ids are reserved in prefix order, in windows of what the daemon lets a session hold. A block that
+// is refused for now stops what comes behind it, so that no blocks are stored that a match cannot
+// reach; a busy one (another writer has it, or it is not durable yet) does not, and is asked for
+// again until it exists or is granted. What is still refused at the deadline ends with the code of
+// that refusal (kOverloaded, kQuota, kUnavailable for busy) and the op with kTimedOut. kNoSpace,
+// kUnsupported and other codes are final for their block. A push whose session is lost is not sent
+// again: it ends with the cause (kUnavailable as a rule), blocks that were acknowledged before stay
+// kOk, of the others it is unknown whether they were stored. Pushing again is safe and cheap.
 struct PushRequest {
   FormatId format = 0;
   uint32_t rank = 0;
@@ -97,16 +114,23 @@ struct PushRequest {
 
 struct Event {
   enum class Kind : uint8_t {
-    kMatched,   // terminal of match
-    kReserved,  // push: codes[] per block: kOk wanted, kCancelled exists already, else why not
-    kLayer,     // pull: layer `layer` of every block whose code is still kOk is in place, verified
-    kPulled,    // terminal: codes[] per block
-    kPushed,    // terminal: codes[] per block (kOk: acknowledged as asked, or existed)
+    kMatched,  // terminal of match
+    // push, after each answer that brought news, none when there was none: codes[] per block: kOk
+    // wanted, kCancelled exists already, kOverloaded no final answer yet (it waits its turn or is
+    // asked for again), else why not. Layers need not wait for it.
+    kReserved,
+    kLayer,   // pull: layer `layer` of every block whose code is still kOk is in place, verified
+    kPulled,  // terminal: codes[] per block
+    kPushed,  // terminal: codes[] per block (kOk: acknowledged as asked, or existed)
   };
   Kind kind = Kind::kMatched;
   OpId op = 0;
   uint64_t tag = 0;
-  Status status;  // of the whole op; kOk with per-block failures is possible
+  // Of the whole op; kOk with per-block failures is possible. A match of zero blocks with kOk is a
+  // miss (a preliminary one while `recovering`); otherwise this says why: kUnsupported (the daemon
+  // cannot hold the format), kUnavailable or what else cost the session, kOverloaded and kQuota
+  // (asked again, and refused until the deadline), kTimedOut (no answer until then).
+  Status status;
   uint32_t layer = 0;
   std::vector<Code> codes;
   // match
@@ -114,7 +138,7 @@ struct Event {
   uint64_t lease = 0;
   Nanos lease_ns = 0;
   std::vector<wire::TierKind> tiers;
-  bool recovering = false;
+  bool recovering = false;  // the daemon still reads its targets: more may be found later
   Nanos first_layer_ns_estimate = 0, last_layer_ns_estimate = 0;
   // times since submit, for planning and benchmarks
   Nanos first_layer_ns = 0, done_ns = 0;
@@ -127,6 +151,10 @@ struct ClientCounters {
   uint64_t matches = 0, match_ids = 0, hit_ids = 0;
   uint64_t pulls = 0, pulled_blocks = 0, pulled_bytes = 0, failed_blocks = 0, corrupt_extents = 0;
   uint64_t pushes = 0, pushed_blocks = 0, pushed_bytes = 0, existing_blocks = 0, refused_blocks = 0;
+  uint64_t retries = 0;         // pauses before an op asked again what was refused or busy
+  uint64_t retried_blocks = 0;  // ids of pushes that were asked for again
+  // Sessions whose node or salt was not that of the session before: cached base ids miss.
+  uint64_t identity_changes = 0;
   uint64_t connects = 0, disconnects = 0, timeouts = 0, cancels = 0, discarded_bytes = 0;
 };
 
@@ -143,7 +171,9 @@ class ClientCore {
   virtual Result<RegionId> register_memory(void* data, uint64_t bytes) = 0;
   virtual Status unregister_memory(RegionId region) = 0;  // refused while an op uses it
   // Base ids need the domain's salt, known once connected (kUnavailable before). Chains on
-  // `parent`.
+  // `parent`. They are good for that salt only: when the daemon comes back with another one
+  // (counters().identity_changes, and a warning in the log), ids of before miss for ever and are to
+  // be computed anew.
   virtual Result<std::vector<BaseId>> base_ids(FormatId format, const BaseId& parent,
                                                std::span<const uint32_t> tokens) = 0;
 
@@ -163,14 +193,17 @@ class ClientCore {
   virtual bool done(OpId op) const = 0;  // terminal event made (or op unknown): C2 holds
   virtual SessionState state() const = 0;
   virtual Status last_error() const = 0;  // why not ready
-  virtual void close() = 0;               // cancels everything; state() becomes kClosed when quiet
-  virtual bool at_rest() const = 0;       // no op, no lease, no receive in flight; closed: no lane
+  // The same for people: with the address, errno and what the daemon said when it refused.
+  virtual std::string last_error_text() const = 0;
+  virtual void close() = 0;          // cancels everything; state() becomes kClosed when quiet
+  virtual bool at_rest() const = 0;  // no op, no lease, no receive in flight; closed: no lane
   virtual const ClientCounters& counters() const = 0;
 };
 
 class Client {
  public:
-  // Starts the thread; connects in the background; never fails because the daemon is down.
+  // Looks a name in the address up (blocks as long as the resolver takes; fails when it has no
+  // answer), starts the thread; connects in the background; never fails because the daemon is down.
   static Result<std::unique_ptr<Client>> open(const ClientOptions& options);
   virtual ~Client() = default;  // cancels, quiesces, joins; bounded by fence_ns_max + 1 s
 
@@ -194,6 +227,7 @@ class Client {
   // events; the events of other ops stay queued.
   virtual Result<Event> wait(OpId op, Nanos timeout_ns) = 0;
   virtual SessionState state() const = 0;
+  virtual std::string last_error_text() const = 0;  // why not ready, for people
   virtual ClientCounters counters() const = 0;
 };
 

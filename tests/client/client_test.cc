@@ -336,6 +336,9 @@ TEST_F(ClientTest, OptionsThatCannotWorkAreRefusedAtOpen) {
   ClientOptions options;
   options.bulk_lanes = 9;
   EXPECT_EQ(Client::open(options).error().code(), Code::kInvalid);
+  options = ClientOptions();
+  options.address = "no-port";
+  EXPECT_EQ(Client::open(options).error().code(), Code::kInvalid);
 }
 
 TEST_F(ClientTest, TheDestructorEndsWhatIsInFlight) {
@@ -366,7 +369,10 @@ TEST_F(ClientTest, ADaemonThatIsDownIsAnErrorOfTheOpAndComesBackLater) {
   event = client_->wait(*client_->pull(pull_of(0, 1)), kLong);
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->status.code(), Code::kUnavailable) << event->status.what();
-  EXPECT_EQ(client_->wait_ready(kMillisecond).code(), Code::kUnavailable);
+  const Status refused = client_->wait_ready(kMillisecond);
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_EQ(refused.errno_value(), ECONNREFUSED);
+  EXPECT_NE(client_->last_error_text().find("errno 111"), std::string::npos);
   DaemonThread daemon(address);
   EXPECT_TRUE(client_->wait_ready(kLong).ok());
   EXPECT_EQ(client_->state(), SessionState::kReady);

@@ -34,6 +34,20 @@ TEST(CoreTest, OptionsThatCannotWorkAreRefused) {
   EXPECT_TRUE(refused([](auto& o) { o.ping_interval_ns = 0; }));
 }
 
+// A lookup would stop the reactor that the core runs on.
+TEST(CoreTest, OverTcpANameIsRefused) {
+  ManualClock clock;
+  SeededEntropy entropy{1};
+  const auto fabric = make_tcp_fabric();
+  Env env{clock, entropy, *fabric};
+  Reactor reactor{clock, nullptr, ReactorOptions{}};
+  ClientOptions options;
+  options.address = "some.host:7440";
+  const auto opened = ClientCore::open(env, reactor, options);
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_EQ(opened.error().code(), Code::kInvalid);
+}
+
 TEST(CoreTest, RequestsThatCannotBeMeantAreRefusedAtOnce) {
   KvRig rig(kLayers, 4);
   const auto ids = ids_of(0, 2);
@@ -192,6 +206,50 @@ TEST(CoreTest, ARefusedFormatFailsItsOpsWithTheReason) {
   EXPECT_EQ(rig.finish(*rig.core->match(match)).status.code(), Code::kQuota);
   EXPECT_EQ(rig.finish(*rig.core->pull(rig.pull_of(ids_of(0, 1)))).status.code(), Code::kQuota);
   EXPECT_EQ(rig.finish(*rig.core->push(rig.push_of(ids_of(0, 1)))).status.code(), Code::kQuota);
+}
+
+TEST(CoreTest, AFormatTheNodeCannotHoldEndsEveryOpUnsupported) {
+  KvRig rig(kLayers, 2);
+  rig.daemon->hook = [&](const auto& r) {
+    if (r.type != Type::kFormat) return false;
+    wire::FormatOk no;
+    no.code = static_cast<uint8_t>(Code::kUnsupported);
+    rig.daemon->send(0, rig.daemon->encoder().format_ok(r.op, no));
+    return true;
+  };
+  MatchRequest match;
+  match.format = rig.format_id;
+  match.ids = ids_of(0, 1);
+  const Event matched = rig.finish(*rig.core->match(match));
+  EXPECT_EQ(matched.status.code(), Code::kUnsupported);
+  EXPECT_STREQ(matched.status.what(), "the daemon's node cannot hold blocks of this format");
+  const Event pulled = rig.finish(*rig.core->pull(rig.pull_of(ids_of(0, 1))));
+  EXPECT_EQ(pulled.status.code(), Code::kUnsupported);
+  const Event pushed = rig.finish(*rig.core->push(rig.push_of(ids_of(0, 1))));
+  EXPECT_EQ(pushed.status.code(), Code::kUnsupported);
+  EXPECT_EQ(pushed.codes, std::vector<Code>(1, Code::kUnsupported));
+}
+
+TEST(CoreTest, ADaemonThatComesBackAsAnotherIsCounted) {
+  KvRig rig(kLayers, 1);
+  ASSERT_TRUE(rig.ready());
+  const std::vector<uint32_t> tokens(16, 5);
+  const auto before = *rig.core->base_ids(rig.format_id, BaseId(), tokens);
+  const auto reconnect = [&] {
+    const uint64_t connects = rig.core->counters().connects;
+    rig.daemon->close_lane(0);
+    ASSERT_TRUE(rig.run_until([&] { return rig.core->counters().connects > connects; }));
+  };
+  reconnect();
+  EXPECT_EQ(rig.core->counters().identity_changes, 0u);
+  rig.daemon->options().node.bytes[3] = std::byte{9};
+  reconnect();
+  EXPECT_EQ(rig.core->counters().identity_changes, 1u);
+  EXPECT_EQ(*rig.core->base_ids(rig.format_id, BaseId(), tokens), before);
+  rig.daemon->options().domain_salt.bytes[3] = std::byte{9};
+  reconnect();
+  EXPECT_EQ(rig.core->counters().identity_changes, 2u);
+  EXPECT_NE(*rig.core->base_ids(rig.format_id, BaseId(), tokens), before);
 }
 
 TEST(CoreTest, AnotherFingerprintOrNoHandleIsNoRegistration) {

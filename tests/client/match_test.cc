@@ -86,6 +86,33 @@ TEST_F(MatchTest, APullUnderALeaseNamesThePartThatCoversIt) {
   }
 }
 
+// No one lease of the daemon covers both: refused loudly instead of covering the first half only.
+TEST_F(MatchTest, APullOverSeveralBatchesOfALeaseIsRefused) {
+  rig_.put(0, 2050);
+  const Event event = match(0, 2050, 1000);
+  ASSERT_EQ(event.n_blocks, 2050u);
+  PullRequest pull = rig_.pull_of(ids_of(2047, 2));
+  pull.slots = {0, 0};
+  pull.lease = event.lease;
+  const Event pulled = rig_.finish(*rig_.core->pull(pull));
+  EXPECT_EQ(pulled.status.code(), Code::kInvalid);
+  EXPECT_EQ(rig_.daemon->count(Type::kPull), 0u);
+}
+
+TEST_F(MatchTest, RecoveringIsSaidWithTheMiss) {
+  rig_.daemon->hook = [&](const auto& r) {
+    if (r.type != Type::kMatch) return false;
+    wire::Matched nothing;
+    nothing.recovering = 1;
+    rig_.daemon->send(0, rig_.daemon->encoder().matched(r.op, nothing, {}));
+    return true;
+  };
+  const Event event = match(0, 3);
+  EXPECT_TRUE(event.status.ok());
+  EXPECT_EQ(event.n_blocks, 0u);
+  EXPECT_TRUE(event.recovering);
+}
+
 TEST_F(MatchTest, AnExpiredOrLostLeaseIsSaidBeforeAnythingIsAsked) {
   rig_.put(0, 1);
   PullRequest pull = rig_.pull_of(ids_of(0, 1));

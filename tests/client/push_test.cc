@@ -152,36 +152,19 @@ TEST_F(PushTest, WhenEverythingExistsNoLayerIsWaitedFor) {
   EXPECT_EQ(event.codes, std::vector<Code>(2, Code::kOk));
 }
 
-TEST_F(PushTest, BusyAndRefusedBlocksSayWhyAndTheOthersGoOn) {
-  RigOptions options;
-  options.daemon.grants_max = 1;
-  KvRig rig(kLayers, 3, options);
-  fill(rig, 0, 3);
-  const OpId first = *rig.core->push(rig.push_of(ids_of(0, 1)));
-  ASSERT_TRUE(rig.run_until([&] { return rig.daemon->reservations() == 1; }));
-  const OpId second = push_all(rig, rig.push_of(ids_of(0, 3)));
-  const Event event = rig.finish(second);
-  EXPECT_TRUE(event.status.ok());
-  EXPECT_EQ(event.codes, (std::vector<Code>{Code::kUnavailable, Code::kOk, Code::kQuota}));
-  EXPECT_EQ(rig.core->counters().refused_blocks, 2u);
-  expect_stored(rig, 1);
-  EXPECT_TRUE(rig.core->push_layer(first, ClientCore::kEveryLayer).ok());
-  EXPECT_TRUE(rig.finish(first).status.ok());
-}
-
-TEST_F(PushTest, AWholeRefusalEndsThePush) {
+TEST_F(PushTest, AWholeRefusalForGoodEndsThePush) {
   KvRig rig(kLayers, 2);
   rig.daemon->hook = [&](const auto& r) {
     if (r.type != Type::kReserve) return false;
     wire::Reserved no;
-    no.code = static_cast<uint8_t>(Code::kOverloaded);
+    no.code = static_cast<uint8_t>(Code::kUnavailable);
     rig.daemon->send(0, rig.daemon->encoder().reserved(r.op, no, {}));
     return true;
   };
   const OpId op = push_all(rig, rig.push_of(ids_of(0, 2)));
   const Event event = rig.finish(op);
-  EXPECT_EQ(event.status.code(), Code::kOverloaded);
-  EXPECT_EQ(event.codes, std::vector<Code>(2, Code::kOverloaded));
+  EXPECT_EQ(event.status.code(), Code::kUnavailable);
+  EXPECT_EQ(event.codes, std::vector<Code>(2, Code::kUnavailable));
   EXPECT_TRUE(rig.of(op, Event::Kind::kReserved).empty());
 }
 

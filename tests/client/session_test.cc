@@ -138,8 +138,21 @@ TEST_F(SessionTest, ARefusalIsToldByItsCodeAndTriedAgain) {
   EXPECT_EQ(session_->last_error().code(), Code::kUnauthorized);
   EXPECT_EQ(user_.ready, 0u);
   EXPECT_EQ(session_->disconnects(), 0u);
+  EXPECT_EQ(session_->last_error_text(),
+            "daemon: the daemon refused the session (unauthorized): by script");
   daemon_->options().refuse = Code::kOk;
   EXPECT_TRUE(until_ready());
+  EXPECT_EQ(session_->last_error_text(), "");
+}
+
+// The link knows why it could not be made; that reason is the session's (not "does not answer").
+TEST_F(SessionTest, AConnectionThatFailsKeepsItsCause) {
+  session_ = std::make_unique<ClientSession>(env_, client_reactor_, options_, user_);
+  session_->start();
+  ASSERT_TRUE(until_lost());
+  EXPECT_NE(user_.lost[0].code(), Code::kOk);
+  EXPECT_STRNE(user_.lost[0].what(), "the daemon does not answer");
+  EXPECT_EQ(session_->last_error_text().rfind("daemon: ", 0), 0u);
 }
 
 TEST_F(SessionTest, ASchemeThatNeedsCodingIsRefusedByName) {

@@ -177,6 +177,7 @@ void ScriptedDaemon::send_data(uint32_t lane, uint64_t op, const wire::Data& dat
 }
 
 void ScriptedDaemon::close_session(uint64_t session) {
+  std::erase_if(reserved_, [session](const auto& r) { return r.second.session == session; });
   for (const auto& l : lanes_) {
     if (l->open && l->session == session && !l->link->closing()) {
       l->link->close(Status::unavailable("the session is over"));
@@ -262,10 +263,11 @@ void ScriptedDaemon::on_hello(Lane& lane, const Received& received) {
   ok.m = options_.m;
   ok.lease_ms_max = options_.lease_ms_max;
   ok.reserve_ms_max = 30000;
-  ok.pulls_max = 64;
-  ok.attempts_max = 256;
+  ok.pulls_max = options_.pulls_max;
+  ok.attempts_max = options_.attempts_max;
   ok.formats_max = 256;
-  ok.domain_salt.bytes[0] = std::byte{42};
+  ok.domain_salt = options_.domain_salt;
+  ok.node = options_.node;
   push_out(lane, encoder_.hello_ok(received.op, ok), {}, false);
 }
 
@@ -330,20 +332,26 @@ void ScriptedDaemon::on_reserve(const Received& received) {
       answers[i].outcome = wire::ReserveOutcome::kExists;
     } else if (busy) {
       answers[i].outcome = wire::ReserveOutcome::kBusy;
-    } else if (granted >= options_.grants_max) {
+    } else if (id.base == options_.refuse_block && options_.refuse_block_code != Code::kOk) {
+      answers[i].outcome = wire::ReserveOutcome::kRefused;
+      answers[i].code = static_cast<uint8_t>(options_.refuse_block_code);
+    } else if (granted >= options_.grants_max || reserved_.size() >= options_.attempts_max) {
       answers[i].outcome = wire::ReserveOutcome::kRefused;
       answers[i].code = static_cast<uint8_t>(Code::kQuota);
     } else {
       ++granted;
       answers[i].outcome = wire::ReserveOutcome::kGranted;
       answers[i].attempt = Attempt{1, 0, ++last_attempt_};
-      Reserved r{id, received.op, i, {}, std::vector<uint32_t>(table->extents.size()), table};
+      Reserved r{
+          id,   received.session, received.op, i, {}, std::vector<uint32_t>(table->extents.size()),
+          table};
       r.stored.attempt = answers[i].attempt;
       for (const ExtentSpec& spec : table->extents)
         r.stored.extents.emplace_back(spec.bytes);
       reserved_.emplace(std::pair(received.op, i), std::move(r));
     }
   }
+  reserved_most_ = std::max(reserved_most_, reserved_.size());
   send(0, encoder_.reserved(received.op, {}, answers));
 }
 

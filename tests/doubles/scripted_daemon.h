@@ -29,7 +29,11 @@ class ScriptedDaemon final : private ListenerUser {
     uint64_t boot_id = 1;
     uint32_t k = 1, m = 0;
     uint32_t lease_ms_max = 60000;
-    uint32_t grants_max = wire::kIdsMax;  // per RESERVE; the others are refused with kQuota
+    uint32_t grants_max = wire::kIdsMax;          // per RESERVE; the others are refused with kQuota
+    uint32_t pulls_max = 64, attempts_max = 256;  // named in HELLO_OK and held to
+    Digest domain_salt = {{std::byte{42}}}, node;
+    BaseId refuse_block;  // RESERVE of this one is refused with refuse_block_code, when that is one
+    Code refuse_block_code = Code::kOk;
     uint32_t piece_bytes = kPayloadBytesMax;
     Code refuse = Code::kOk;  // answer HELLO with REFUSED
     bool greet = true;        // answer HELLO at all
@@ -63,6 +67,7 @@ class ScriptedDaemon final : private ListenerUser {
   std::map<BlockId, Stored>& store() { return store_; }
   const std::set<uint64_t>& leases() const { return leases_; }
   size_t reservations() const { return reserved_.size(); }
+  size_t reservations_most() const { return reserved_most_; }  // at a time, so far
 
   const std::vector<Received>& log() const { return log_; }
   size_t count(wire::FrameType type) const;
@@ -87,6 +92,7 @@ class ScriptedDaemon final : private ListenerUser {
   struct Out;
   struct Reserved {
     BlockId id;
+    uint64_t session = 0;
     uint64_t op = 0;
     uint32_t index = 0;
     Stored stored;
@@ -121,6 +127,7 @@ class ScriptedDaemon final : private ListenerUser {
   std::map<BlockId, Stored> store_;
   std::map<std::pair<uint64_t, uint32_t>, Reserved> reserved_;  // (op, index)
   std::set<uint64_t> leases_;
+  size_t reserved_most_ = 0;
   uint64_t last_lease_ = 0, last_attempt_ = 0, credit_bytes_ = 0;
 };
 

@@ -115,6 +115,8 @@ void Run::go() {
 
   const uint8_t mode = script_.u8();
   ScriptedDaemon::Options daemon_options;
+  daemon_options.attempts_max = 3;  // so that pushes go in windows and pulls stand in line
+  daemon_options.pulls_max = 2;
   daemon_options.greet = mode != 255;
   daemon_ = std::make_unique<ScriptedDaemon>(fabric_, daemon_reactor_, daemon_options);
   static std::map<BlockId, ScriptedDaemon::Stored> store;  // the same for every script

@@ -57,6 +57,7 @@ void World::boot() {
   // Small pools: limits are hit, and a life begins at once.
   session.sessions_max = 16;
   session.matches_sum_max = session.reserves_sum_max = 32;
+  session.attempts_max = 4;  // below a document: pushes go window by window
   std::vector<Shard*> shards;
   for (const auto& shard : life->shards)
     shards.push_back(shard.get());
