@@ -55,6 +55,68 @@ TEST_F(LoadTest, WhatIsAcknowledgedIsInTheBookAndNothingIsWrong) {
   EXPECT_EQ(world.book.tally().violations(), 0u);
 }
 
+// The client keeps to the daemon's limits and asks again for what is refused for now: many small
+// pushes, one beyond attempts_max and beyond DRAM, and many pulls all end well.
+TEST_F(LoadTest, ABurstOnAnIdleDaemonIsRefusedNothing) {
+  constexpr uint32_t kBlockBytes = 128 * 1024, kSmall = 200, kLarge = 600, kSlotCount = 8;
+  Format format;
+  format.model.bytes[0] = std::byte{9};
+  format.lineage = "burst";
+  format.tokens_per_block = 1;
+  format.ranks.push_back({{LayerKind::kFull, kBlockBytes}});
+  Client& client = seat->client();
+  std::vector<std::byte> memory(size_t{kBlockBytes} * kSlotCount, std::byte{5});
+  const RegionId region = *client.register_memory(memory.data(), memory.size());
+  Layout layout;
+  layout.layers.push_back({region, 0, kBlockBytes, 1, 0});
+  const FormatId format_id = *client.format(format);
+  std::vector<uint32_t> tokens(kSmall + kLarge);
+  for (uint32_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = i;
+  const auto ids = *client.base_ids(format_id, BaseId(), tokens);
+  const auto push = [&](uint32_t first, uint32_t count) {
+    PushRequest request;
+    request.format = format_id;
+    request.layout = &layout;
+    request.deadline_ns = 120 * kSecond;
+    if (first > 0) request.parent = ids[first - 1];
+    for (uint32_t i = first; i < first + count; ++i) {
+      request.ids.push_back(ids[i]);
+      request.slots.push_back(i % kSlotCount);
+    }
+    const OpId op = *client.push(std::move(request));
+    EXPECT_TRUE(client.push_layer(op, ClientCore::kEveryLayer).ok());
+    return op;
+  };
+  std::vector<OpId> ops;
+  for (uint32_t i = 0; i < kSmall; ++i)
+    ops.push_back(push(i, 1));
+  ops.push_back(push(kSmall, kLarge));
+  for (const OpId op : ops) {
+    const auto event = client.wait(op, 150 * kSecond);
+    ASSERT_TRUE(event.has_value());
+    EXPECT_TRUE(event->status.ok()) << event->status.what();
+    for (const Code code : event->codes)
+      ASSERT_EQ(code, Code::kOk);
+  }
+  ops.clear();
+  for (uint32_t i = 0; i < kSmall; ++i) {
+    PullRequest request;
+    request.format = format_id;
+    request.layout = &layout;
+    request.deadline_ns = 120 * kSecond;
+    request.ids = {ids[i]};
+    request.slots = {i % kSlotCount};
+    ops.push_back(*client.pull(std::move(request)));
+  }
+  for (const OpId op : ops) {
+    const auto event = client.wait(op, 150 * kSecond);
+    ASSERT_TRUE(event.has_value());
+    EXPECT_EQ(event->codes, std::vector<Code>(1, Code::kOk)) << event->status.what();
+  }
+  EXPECT_EQ(client.counters().refused_blocks, 0u);
+}
+
 TEST_F(LoadTest, EndsWhenTheDaemonIsGone) {
   real.daemon().kill_now();
   std::atomic<bool> stop{false};
