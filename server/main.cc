@@ -435,7 +435,7 @@ void collect(void* context) {
   const std::string label = "shard=\"" + std::to_string(thread.index) + "\"";
   const auto add = [&](const char* name, const char* help, MetricSnapshot::Value::Kind kind,
                        uint64_t number, const std::string& labels) {
-    snapshot.values.push_back({{name, labels, help}, kind, static_cast<int64_t>(number), {}});
+    snapshot.append({{name, labels, help}, kind, static_cast<int64_t>(number), {}});
   };
   using Kind = MetricSnapshot::Value::Kind;
   add("varve_reactor_turns_total", "Turns of the core.", Kind::kCounter, counters.turns, label);
@@ -445,8 +445,6 @@ void collect(void* context) {
       label);
   add("varve_io_backend", "Shards on this kind of I/O.", Kind::kGauge, 1,
       std::string("kind=\"") + thread.io->name() + "\"");
-  add("varve_recovering", "Shards whose index is still being rebuilt.", Kind::kGauge,
-      thread.shard->recovering() ? 1 : 0, "");
   thread.snapshot = std::move(snapshot);
 }
 

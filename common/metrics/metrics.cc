@@ -122,6 +122,13 @@ void Histogram::merge(const Histogram& other) {
   sum_ += other.sum_;
 }
 
+void MetricSnapshot::append(Value value) {
+  VARVE_ASSERT(!value.name.name.empty());
+  for (const Value& there : values)
+    VARVE_ASSERT(!is_same(there.name, value.name));  // M2
+  values.push_back(std::move(value));
+}
+
 void MetricSnapshot::merge(const MetricSnapshot& other) {
   for (size_t i = 0; i < other.values.size(); ++i) {
     const Value& theirs = other.values[i];
@@ -136,7 +143,9 @@ void MetricSnapshot::merge(const MetricSnapshot& other) {
       continue;
     }
     VARVE_ASSERT(mine->kind == theirs.kind, static_cast<uint8_t>(mine->kind));
-    mine->number += theirs.number;
+    VARVE_ASSERT(mine->merge == theirs.merge, static_cast<uint8_t>(mine->merge));
+    mine->number = theirs.merge == GaugeMerge::kMin ? std::min(mine->number, theirs.number)
+                                                    : mine->number + theirs.number;
     mine->histogram.merge(theirs.histogram);
   }
 }
@@ -173,27 +182,28 @@ void MetricSet::add(MetricName name, const Counter* counter) {
   add_entry(std::move(name), MetricSnapshot::Value::Kind::kCounter, counter);
 }
 
-void MetricSet::add(MetricName name, const Gauge* gauge) {
-  add_entry(std::move(name), MetricSnapshot::Value::Kind::kGauge, gauge);
+void MetricSet::add(MetricName name, const Gauge* gauge, GaugeMerge merge) {
+  add_entry(std::move(name), MetricSnapshot::Value::Kind::kGauge, gauge, merge);
 }
 
 void MetricSet::add(MetricName name, const Histogram* histogram) {
   add_entry(std::move(name), MetricSnapshot::Value::Kind::kHistogram, histogram);
 }
 
-void MetricSet::add_entry(MetricName name, MetricSnapshot::Value::Kind kind, const void* source) {
+void MetricSet::add_entry(MetricName name, MetricSnapshot::Value::Kind kind, const void* source,
+                          GaugeMerge merge) {
   VARVE_ASSERT(source != nullptr);
   VARVE_ASSERT(!name.name.empty());
   for (const Entry& entry : entries_)
     VARVE_ASSERT(!is_same(entry.name, name));  // M2
-  entries_.push_back({std::move(name), kind, source});
+  entries_.push_back({std::move(name), kind, source, merge});
 }
 
 MetricSnapshot MetricSet::snapshot() const {
   MetricSnapshot snapshot;
   snapshot.values.reserve(entries_.size());
   for (const Entry& entry : entries_) {
-    MetricSnapshot::Value value{entry.name, entry.kind, 0, {}};
+    MetricSnapshot::Value value{entry.name, entry.kind, 0, {}, entry.merge};
     switch (entry.kind) {
       case MetricSnapshot::Value::Kind::kCounter:
         value.number = static_cast<int64_t>(static_cast<const Counter*>(entry.source)->value());

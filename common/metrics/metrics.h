@@ -4,8 +4,8 @@
 // Owns: Counter, Gauge, Histogram (log-linear, fixed size), MetricSet (name, labels, help, pointer)
 // and the Prometheus text of a merged snapshot. Called by every room that counts. Thread rule: a
 // MetricSet belongs to one core; Snapshot is a value that travels by mailbox and merges by
-// addition. Invariants: M1 counting never allocates, throws or locks. M2 names are registered once,
-// at start.
+// addition (gauges: see GaugeMerge). Invariants: M1 counting never allocates, throws or locks. M2
+// names are registered once, at start; a name with its labels stands once in a snapshot.
 #pragma once
 
 #include <array>
@@ -60,14 +60,20 @@ struct MetricName {
   std::string help;
 };
 
+// What the gauge of a whole node is, given those of its cores: mostly their sum, but a limit or a
+// state that every core must keep is that of the worst.
+enum class GaugeMerge : uint8_t { kSum, kMin };
+
 struct MetricSnapshot {
   struct Value {
     MetricName name;
     enum class Kind : uint8_t { kCounter, kGauge, kHistogram } kind;
     int64_t number = 0;
     Histogram histogram;
+    GaugeMerge merge = GaugeMerge::kSum;
   };
   std::vector<Value> values;                // in registration order
+  void append(Value value);                 // asserts that name and labels are new (M2)
   void merge(const MetricSnapshot& other);  // adds equal names, appends new ones
   std::string prometheus_text() const;      // histograms in seconds when the name ends in _seconds
   // The number of a counter or gauge, 0 when absent; for tools and tests.
@@ -77,7 +83,7 @@ struct MetricSnapshot {
 class MetricSet {
  public:
   void add(MetricName name, const Counter* counter);
-  void add(MetricName name, const Gauge* gauge);
+  void add(MetricName name, const Gauge* gauge, GaugeMerge merge = GaugeMerge::kSum);
   void add(MetricName name, const Histogram* histogram);
   MetricSnapshot snapshot() const;
 
@@ -86,8 +92,10 @@ class MetricSet {
     MetricName name;
     MetricSnapshot::Value::Kind kind;
     const void* source;
+    GaugeMerge merge;
   };
-  void add_entry(MetricName name, MetricSnapshot::Value::Kind kind, const void* source);
+  void add_entry(MetricName name, MetricSnapshot::Value::Kind kind, const void* source,
+                 GaugeMerge merge = GaugeMerge::kSum);
   std::vector<Entry> entries_;
 };
 

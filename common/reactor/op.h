@@ -2,8 +2,8 @@
 //
 // One op, one file, one run() whose switch over stages reads top to bottom. Every path through a
 // case ends in exactly one of wait(n), again(), a fallthrough or finish(...). A completion never
-// runs inside the call that started it. cancel() sets a flag that the next stage reads; nothing a
-// device may still write is freed before its completion.
+// runs inside the call that started it. What may be cut short keeps its own flag and looks at it
+// between stages; nothing a device may still write is freed before its completion.
 #pragma once
 
 #include "common/reactor/reactor.h"
@@ -22,8 +22,6 @@ class Op : public Task {
     if (!status.ok() && first_failure_.ok()) first_failure_ = status;
     if (--waiting_ == 0) reactor_.make_ready(*this);
   }
-  void cancel() { cancelled_ = true; }
-  bool cancelled() const { return cancelled_; }
 
  protected:
   ~Op() = default;
@@ -35,7 +33,6 @@ class Op : public Task {
   void again() { reactor_.make_ready(*this); }
   void reset() {
     waiting_ = 0;
-    cancelled_ = false;
     first_failure_ = Status();
   }
   // The first failure since the last call, and forgets it.
@@ -64,7 +61,6 @@ class Op : public Task {
  private:
   Reactor& reactor_;
   uint32_t waiting_ = 0;
-  bool cancelled_ = false;
   bool in_run_ = false;
   Status first_failure_;
 };

@@ -450,7 +450,8 @@ void FlashImpl::register_metrics(MetricSet& metrics) {
     const auto counter = [&](const char* name, const Counter& source, const char* help) {
       metrics.add({std::string("varve_flash_") + name, labels, help}, &source);
     };
-    metrics.add({"varve_flash_target_ok", labels, "1: in use, 0: failed"}, &m.ok);
+    metrics.add({"varve_flash_target_ok", labels, "1: in use, 0: failed for a shard"}, &m.ok,
+                GaugeMerge::kMin);
     counter("appends_total", m.appends, "fragments appended");
     counter("append_bytes_total", m.append_bytes, "bytes of fragments appended");
     counter("flushes_total", engine->target.flusher.flushes, "flushes of the device");

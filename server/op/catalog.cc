@@ -28,6 +28,7 @@ Catalog::Catalog(OpContext& context) : context_(context) {
   attempts_.resize(context.index.fragments_max());
   recovered_bits_.resize((context.index.base_slots_max() + 63) / 64);
   doomed_.reserve(kDoomedReserve);
+  losses_.reserve(size_t{kLoseSlotsPerTurn} * kRanksMax);
   grace_until_ns_ = context.reactor.now_ns() + Nanos{context.options.lease_ms_max} * kMillisecond;
 }
 
@@ -38,8 +39,12 @@ uint32_t Catalog::room_of(const flash::Place& place) const {
 Index::Insert Catalog::publish(TierBlock& block) {
   VARVE_ASSERT(block.slot == ~0u, block.slot);
   Located located;
-  const Index::Insert outcome =
+  Index::Insert outcome =
       context_.index.insert(block.block, FragmentState::kMemory, flash::Place{}, &located);
+  if (outcome == Index::Insert::kExists && is_gone(located)) {
+    lost(block.block, located.place, flash::DropReason::kTargetLost);
+    outcome = context_.index.insert(block.block, FragmentState::kMemory, flash::Place{}, &located);
+  }
   if (outcome != Index::Insert::kDone) return outcome;
   if (!attempts_.empty()) attempts_[located.fragment_slot] = block.attempt;
   context_.tier.bind(block, located.fragment_slot);
@@ -86,12 +91,13 @@ void Catalog::left(const BaseId& id, uint32_t base_slot) {
 }
 
 void Catalog::forget_in_memory(uint32_t fragment_slot) {
-  if (TierBlock* block = context_.tier.find(fragment_slot)) context_.tier.forget(*block);
+  if (TierBlock* block = context_.tier.peek(fragment_slot)) context_.tier.forget(*block);
 }
 
 bool Catalog::recovered(const flash::FragmentInfo& fragment) {
   OpMetrics& metrics = context_.metrics;
   VARVE_ASSERT(!attempts_.empty());  // recovery_done() was not called yet
+  if (is_failed(fragment.place.target)) return false;
   Located located;
   switch (context_.index.insert(fragment.block, FragmentState::kFlash, fragment.place, &located)) {
     case Index::Insert::kFull:
@@ -124,6 +130,7 @@ bool Catalog::recovered(const flash::FragmentInfo& fragment) {
 }
 
 void Catalog::recovery_done() {
+  VARVE_ASSERT(!attempts_.empty());  // once
   attempts_ = std::vector<Attempt>();
 }
 
@@ -188,7 +195,7 @@ bool Catalog::may_evict(uint32_t base_slot) {
   }
   bool busy = false;
   context_.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
-    const TierBlock* block = context_.tier.find(located.fragment_slot);
+    const TierBlock* block = context_.tier.peek(located.fragment_slot);
     if (located.state != FragmentState::kFlash) busy = true;
     if (block != nullptr && (block->pins > 0 || block->dirty)) busy = true;
   });
@@ -213,7 +220,35 @@ uint32_t Catalog::evict(uint32_t base_slot) {
   return pages;
 }
 
+void Catalog::target_failed(uint32_t target) {
+  VARVE_ASSERT(target < context_.flash.target_count(), target);
+  if (is_failed(target)) return;
+  failed_ |= 1ull << target;
+  losing_ = true;
+  lose_cursor_ = 0;  // a walk in progress looked for others only
+  context_.reactor.make_ready(*this);
+}
+
+// One step of the walk. What is published meanwhile lies on targets that work.
+void Catalog::lose_some() {
+  struct Step {
+    Catalog& self;
+    static void visit(void* context, const BlockId& block, const Located& located) {
+      Catalog& self = static_cast<Step*>(context)->self;
+      if (self.is_gone(located)) self.losses_.push_back({block, located.place});
+    }
+  } step{*this};
+  VARVE_ASSERT(losses_.empty());
+  lose_cursor_ = context_.index.scan(lose_cursor_, kLoseSlotsPerTurn, Step::visit, &step);
+  for (const auto& [block, place] : losses_)
+    lost(block, place, flash::DropReason::kTargetLost);
+  losses_.clear();
+  losing_ = lose_cursor_ != 0;
+  if (losing_) context_.reactor.make_ready(*this);
+}
+
 void Catalog::run() {
+  if (losing_) lose_some();
   for (const BaseId& id : doomed_) {
     if (const std::optional<uint32_t> slot = context_.index.base_slot(id)) evict(*slot);
   }

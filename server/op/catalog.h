@@ -42,6 +42,14 @@ class Catalog final : public Task {
   bool recovered(const flash::FragmentInfo& fragment);
   void recovery_done();
   void lost(const BlockId& block, const flash::Place& place, flash::DropReason reason);
+  // Everything there is a miss from now on (is_gone), and leaves the index in the next turns.
+  void target_failed(uint32_t target);
+  bool is_gone(const Located& located) const {
+    return located.state == FragmentState::kFlash && is_failed(located.place.target);
+  }
+  bool is_failed(uint32_t target) const { return (failed_ >> target & 1) != 0; }
+  // True while the index may still hold what is gone.
+  bool losing() const { return losing_; }
   flash::FlashUser::Verdict reclaim(const BlockId& block, const flash::Place& place);
   bool is_live(const BlockId& block, const flash::Place& place) const;
   bool moved(const BlockId& block, const flash::Place& from, const flash::Place& to);
@@ -52,17 +60,26 @@ class Catalog final : public Task {
   uint32_t evict(uint32_t base_slot);
   bool in_grace(uint32_t base_slot) const;
 
-  // What reclaim wanted dropped with its siblings is evicted here, in the next turn (G2).
+  // What reclaim wanted dropped with its siblings is evicted here, in the next turn (G2), and what
+  // lay on a failed target is lost, a bounded part of the index a turn.
   void run() override;
   const char* name() const override { return "catalog"; }
 
  private:
+  static constexpr uint32_t kLoseSlotsPerTurn = 256;
+  void lose_some();
   bool may_evict(uint32_t base_slot);
   void forget_in_memory(uint32_t fragment_slot);
   void left(const BaseId& id, uint32_t base_slot);
 
   OpContext& context_;
   std::vector<BaseId> doomed_;
+  // Targets that failed since the start, and the walk that loses what lay there.
+  static_assert(kTargetsMax <= 64);
+  uint64_t failed_ = 0;
+  bool losing_ = false;
+  uint32_t lose_cursor_ = 0;
+  std::vector<std::pair<BlockId, flash::Place>> losses_;  // of one turn
   // Of what recovery found, while it runs: the index has no room for attempts. By fragment slot.
   std::vector<Attempt> attempts_;
   // Base slots that were recovered at this start; consulted until the grace is over.

@@ -53,6 +53,8 @@ void EvictOp::run() {
 
 void EvictOp::sweep_wish(uint32_t number) {
   Room& room = rooms_[number];
+  VARVE_ASSERT(wanting_ > 0 && room.pages > 0, wanting_, room.pages);
+  VARVE_ASSERT(room.limit > 0 && room.limit <= 2 * kCandidatesMax, room.limit);
   const uint32_t freed = sweep(number, room.pages, room.limit);
   room.pages -= std::min(room.pages, freed);
   if (freed == 0) {

@@ -109,6 +109,7 @@ bool ExtentOp::fetch_now() {
   if (at_.block->doomed) return false;  // what is at its place now is of another attempt
   const std::optional<Located> located = context_.index.find(at_.block->block);
   if (!located || located->state != FragmentState::kFlash) return false;
+  if (context_.catalog->is_gone(*located)) return false;
   Fetch& fetch = *at_.fetch;
   at_.fetch = nullptr;
   context_.fetches->start_extent(fetch, *at_.block, located->place, at_.extent, entry_,
@@ -119,6 +120,8 @@ bool ExtentOp::fetch_now() {
 void ExtentOp::post(DataSend& send) {
   VARVE_ASSERT(frames_left_ > 0);
   const uint32_t offset = posted_bytes_;
+  VARVE_ASSERT(offset < at_.bytes, offset, at_.bytes);
+  VARVE_ASSERT(at_.block->state[at_.extent] == ExtentState::kPresent, at_.extent);
   const uint32_t bytes = std::min(at_.bytes - offset, kPayloadBytesMax);
   const Slab& slab = context_.tier.extent(*at_.block, at_.extent);
   send.request.payload_count =
@@ -219,6 +222,7 @@ void SendTable::run() {
 }
 
 void SendTable::returned(DataSend& send) {
+  VARVE_ASSERT(send.owner != nullptr);
   ExtentOp& op = *static_cast<ExtentOp*>(send.owner);
   const Status status = send.status;
   send.owner = nullptr;

@@ -25,7 +25,7 @@ ExtentEntry entry_of(const DramTier& tier, const TierBlock& block, uint32_t exte
 }
 
 FetchTable::FetchTable(OpContext& context, uint32_t fetches_max)
-    : context_(context), pool_(fetches_max) {
+    : context_(context), pool_(fetches_max), targets_(context.flash.target_count()) {
   for (const auto& fetch : pool_.all()) {
     fetch->runs.reserve(kRunsMax);
     fetch->table = this;
@@ -42,14 +42,46 @@ FetchTable::FetchTable(OpContext& context, uint32_t fetches_max)
   }
 }
 
+bool FetchTable::has_share(uint32_t target, uint32_t pages) const {
+  Target& of = targets_[target];
+  if (of.reads == 0 || !has_peer(context_, target)) return true;  // one read always
+  const uint64_t limit = context_.tier.limit_bytes(Budget::kPull);
+  const bool has = of.reads < pool_.capacity() / 2 && bytes_of(of.pages + pages) <= limit / 2;
+  of.was_full = of.was_full || !has;
+  return has;
+}
+
+Fetch* FetchTable::take(uint32_t target, uint32_t pages) {
+  Fetch* fetch = pool_.take();
+  if (fetch == nullptr) return nullptr;
+  fetch->target = target;
+  fetch->pages = pages;
+  ++targets_[target].reads;
+  targets_[target].pages += pages;
+  return fetch;
+}
+
 void FetchTable::give(Fetch& fetch) {
   VARVE_ASSERT(fetch.block == nullptr);
+  share_drop(fetch);
   pool_.give(&fetch);
+}
+
+// Pulls that found the share full look again: they stand in no queue, so that others may pass.
+void FetchTable::share_drop(const Fetch& fetch) {
+  Target& of = targets_[fetch.target];
+  VARVE_ASSERT(of.reads > 0 && of.pages >= fetch.pages, of.reads, of.pages);
+  --of.reads;
+  of.pages -= fetch.pages;
+  if (!of.was_full) return;
+  of.was_full = false;
+  context_.pulls->wake_all();
 }
 
 void FetchTable::start(Fetch& fetch, TierBlock& block, const flash::Place& place, Nanos wanted_ns) {
   VARVE_ASSERT(fetch.block == nullptr);
   VARVE_ASSERT(block.state[fetch.read.extent] == ExtentState::kReading, fetch.read.extent);
+  VARVE_ASSERT(place.target == fetch.target, place.target, fetch.target);
   context_.tier.pin(block);
   fetch.block = &block;
   fetch.started_ns = context_.reactor.now_ns();
@@ -70,6 +102,7 @@ void FetchTable::start_lead(Fetch& fetch, TierBlock& block, const flash::Place& 
   VARVE_ASSERT(!block.header_present);
   const Slab& header = block.header;
   const Slab& first = context_.tier.extent(block, 0);
+  VARVE_ASSERT(header.page_count + first.page_count == place.lead_pages, place.lead_pages);
   fetch.runs.resize(kRunsMax);
   const std::span<iovec> all(fetch.runs);
   const Arena& arena = context_.tier.arena();
@@ -140,7 +173,7 @@ void FetchTable::returned(Fetch& fetch) {
 void FetchTable::end(Fetch& fetch) {
   TierBlock& block = *fetch.block;
   fetch.block = nullptr;
-  pool_.give(&fetch);
+  give(fetch);
   context_.metrics.fetches_live.set(live());
   context_.tier.unpin(block);
   context_.pulls->room_given();

@@ -24,6 +24,7 @@ struct Fetch {
   FetchTable* table = nullptr;
   TierBlock* block = nullptr;
   Nanos started_ns = 0;
+  uint32_t target = 0, pages = 0;  // counted there while taken
 };
 
 class FetchTable {
@@ -32,8 +33,11 @@ class FetchTable {
 
   uint32_t available() const { return pool_.available(); }
   uint32_t live() const { return pool_.used(); }
-  Fetch* take() { return pool_.take(); }  // null: all are busy
-  void give(Fetch& fetch);                // taken and not started
+  // One target that answers nothing must leave the others what they need: it may hold half of the
+  // reads and of the pull budget's pages, where there is another target. `pages`: of one more read.
+  bool has_share(uint32_t target, uint32_t pages) const;
+  Fetch* take(uint32_t target, uint32_t pages);  // null: all are busy
+  void give(Fetch& fetch);                       // taken and not started
 
   // Header and extent 0, whose pages are taken. `fingerprint`: of the format the reader believes
   // in.
@@ -50,9 +54,15 @@ class FetchTable {
   void done(Fetch& fetch);
   void returned(Fetch& fetch);
   void end(Fetch& fetch);
+  void share_drop(const Fetch& fetch);
 
+  struct Target {
+    uint32_t reads = 0, pages = 0;
+    bool was_full = false;  // a pull found no share here
+  };
   OpContext& context_;
   Pool<Fetch> pool_;
+  mutable std::vector<Target> targets_;
   Nanos mean_ns_ = 0;
 };
 

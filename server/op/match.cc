@@ -24,6 +24,15 @@ wire::TierKind tier_of(const OpContext& context, uint32_t base_slot) {
   return in_dram ? wire::TierKind::kDram : wire::TierKind::kFlash;
 }
 
+// A rank of it lies on a target that failed, and the catalog has not come to it yet.
+bool is_gone(const OpContext& context, uint32_t base_slot) {
+  bool gone = false;
+  context.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
+    gone = gone || context.catalog->is_gone(located);
+  });
+  return gone;
+}
+
 // The ids of this part, side by side: as they came when they are all of the request, else gathered.
 std::span<const BaseId> ids_of(const MatchPart& part, BaseId* gathered) {
   const RequestIds& request = *part.request;
@@ -42,30 +51,31 @@ void match_prefix(OpContext& context, MatchPart& part) {
   const uint32_t count = part.end - part.begin;
   const std::span<const uint16_t> positions(part.request->positions + part.begin, count);
   const std::span<const BaseId> ids = ids_of(part, context.gathered.data());
-  const uint32_t found = context.index.match(ids, part.rank_count);
-  OpMetrics& metrics = context.metrics;
+  uint32_t found = context.index.match(ids, part.rank_count);
   uint32_t base_slots[wire::kIdsMax];
   bool any_flash = false;
   for (uint32_t i = 0; i < found; ++i) {
     const std::optional<uint32_t> slot = context.index.base_slot(ids[i]);
     VARVE_ASSERT(slot.has_value());
     base_slots[i] = *slot;
+    if (context.catalog->losing() && is_gone(context, *slot)) {
+      found = i;
+      break;
+    }
     const wire::TierKind tier = tier_of(context, *slot);
     part.tiers[positions[i]] = tier;
     any_flash = any_flash || tier == wire::TierKind::kFlash;
-    (tier == wire::TierKind::kDram ? metrics.match_hits_dram : metrics.match_hits_flash).add();
   }
   for (uint32_t i = found; i < count; ++i)
     part.tiers[positions[i]] = wire::TierKind::kNone;
   for (uint32_t i = found; i > 0; --i)
     context.eviction.touch(base_slots[i - 1]);
+  VARVE_ASSERT(found <= count, found, count);
   part.lease = context.leases->grant(part.session, std::span<const uint32_t>(base_slots, found),
                                      positions.first(found), part.lease_ms);
   part.recovering = context.flash.recovering();
   part.read_ns_estimate = any_flash ? context.fetches->read_ns_estimate() : 0;
-  metrics.match_requests.add();
-  metrics.match_ids.add(count);
-  if (found < count) metrics.match_misses.add();
+  context.metrics.match_parts.add();  // hits and misses are counted where the homes' are merged
   part_back(part, Status());
 }
 

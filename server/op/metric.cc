@@ -18,13 +18,7 @@ std::string label(const char* key, const char* value) {
 }
 
 void register_match(const OpMetrics& m, MetricSet& set) {
-  set.add({"varve_match_requests_total", "", "Match parts answered."}, &m.match_requests);
-  set.add({"varve_match_ids_total", "", "Base ids asked for."}, &m.match_ids);
-  set.add({"varve_match_hits_total", label("tier", "dram"), "Ids found whole in DRAM."},
-          &m.match_hits_dram);
-  set.add({"varve_match_hits_total", label("tier", "flash"), "Ids found, on flash."},
-          &m.match_hits_flash);
-  set.add({"varve_match_misses_total", "", "Match parts that met a miss."}, &m.match_misses);
+  set.add({"varve_match_parts_total", "", "Match parts answered by homes."}, &m.match_parts);
   set.add({"varve_lease_granted_total", "", "Leases granted."}, &m.leases_granted);
   set.add({"varve_lease_released_total", "", "Leases released by their session."},
           &m.leases_released);
@@ -60,7 +54,13 @@ void register_push(const OpMetrics& m, MetricSet& set) {
           &m.push_lost_writes);
   set.add({"varve_push_overdue_total", "", "Commits seen unwritten for too long by the watchdog."},
           &m.push_overdue);
+  set.add({"varve_push_target_full_total", "",
+           "Reservations that passed over a target because it holds half of what pushes may use."},
+          &m.push_share_full);
   set.add({"varve_push_live", "", "Live attempts, write-behind included."}, &m.pushes_live);
+  set.add({"varve_push_block_bytes_max", "",
+           "The largest block, header and padding included, that may ever be granted."},
+          &m.push_block_bytes_max, GaugeMerge::kMin);
   set.add({"varve_push_appends_waiting", "", "Commits waiting for flash."}, &m.appends_waiting);
   set.add({"varve_push_stage_seconds", label("stage", "receive"), "Grant to commit."},
           &m.push_stage_receive);
@@ -90,6 +90,9 @@ void register_pull(const OpMetrics& m, MetricSet& set) {
           &m.pull_extents_streamed);
   set.add({"varve_pull_room_waits_total", "", "Times a pull waited for DRAM pages."},
           &m.pull_room_waits);
+  set.add({"varve_pull_target_waits_total", "",
+           "Times a pull waited because its target holds half of the reads or their pages."},
+          &m.pull_target_waits);
   set.add({"varve_pull_sheds_total", "", "Times idle blocks were unpinned to make room."},
           &m.pull_sheds);
   set.add({"varve_pull_overdue_total", "", "Pulls seen past their deadline by the watchdog."},

@@ -12,7 +12,7 @@ namespace varve {
 
 struct OpMetrics {
   // match
-  Counter match_requests, match_ids, match_hits_dram, match_hits_flash, match_misses;
+  Counter match_parts;
   // leases
   Counter leases_granted, leases_expired, leases_refused, leases_released;
   Gauge leases_live, lease_pins;
@@ -20,14 +20,14 @@ struct OpMetrics {
   Counter reserve_ids, reserve_exists, reserve_busy, reserve_granted;
   Counter refused[kCodeCount];  // by code
   Counter push_committed_cached, push_committed_durable, push_exists, push_aborted, push_invalid;
-  Counter push_bytes, push_lost_writes, push_overdue;
-  Gauge pushes_live, appends_waiting;
+  Counter push_bytes, push_lost_writes, push_overdue, push_share_full;
+  Gauge pushes_live, appends_waiting, push_block_bytes_max;
   Histogram push_stage_receive, push_stage_write;
   // pull
   Counter pull_requests, pull_cancelled, pull_timed_out, pull_lease_refused;
   Counter pull_blocks_ok, pull_blocks_failed[kCodeCount];
   Counter pull_bytes_dram, pull_bytes_flash, pull_bytes_shared;
-  Counter pull_extents_streamed, pull_room_waits, pull_sheds, pull_overdue;
+  Counter pull_extents_streamed, pull_room_waits, pull_target_waits, pull_sheds, pull_overdue;
   Gauge pulls_live, extents_live, fetches_live;
   Histogram pull_seconds, pull_stage_credit, pull_stage_read, pull_stage_send;
   // catalog

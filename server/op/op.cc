@@ -3,6 +3,8 @@
 // The order of construction is the order of dependence; nothing here runs before begin().
 #include "server/op/op.h"
 
+#include <algorithm>
+
 #include "server/op/evict.h"
 #include "server/op/fetch.h"
 #include "server/op/lease.h"
@@ -11,6 +13,13 @@
 #include "server/op/request.h"
 
 namespace varve {
+
+bool has_peer(const OpContext& context, uint32_t target) {
+  for (uint32_t t = 0; t < context.flash.target_count(); ++t) {
+    if (t != target && context.flash.target_ok(t)) return true;
+  }
+  return false;
+}
 
 void part_back(Part& part, Status status) {
   VARVE_ASSERT(part.on_back != nullptr);
@@ -46,6 +55,9 @@ Operations::Operations(OpContext& context) : context_(context) {
   context.sends = sends_.get();
   pulls_ = std::make_unique<PullTable>(context);
   context.pulls = pulls_.get();
+  const uint64_t block_bytes_max = std::min(bytes_of(context.flash.fragment_pages_max()),
+                                            context.tier.limit_bytes(Budget::kPush));
+  context.metrics.push_block_bytes_max.set(static_cast<int64_t>(block_bytes_max));
   evict_ = std::make_unique<EvictOp>(context);
   context.evict = evict_.get();
 }

@@ -86,6 +86,9 @@ struct OpContext {
   std::vector<BaseId> gathered;  // match: the ids of one part side by side
 };
 
+// Whether another target works that must be left its half.
+bool has_peer(const OpContext& context, uint32_t target);
+
 // Posts a part back to its session (O1). The part is gone after this call.
 void part_back(Part& part, Status status);
 

@@ -99,7 +99,7 @@ bool PullOp::start_extents() {
     const uint32_t index = item_;
     Began began = start_extent(index, extent_);
     if (began == Began::kNoRoom) began = out_of_room(index);
-    if (began == Began::kNoRoom) return false;
+    if (began == Began::kNoRoom || began == Began::kTargetBusy) return false;
     if (began == Began::kStarted) next_pair();
     if (began == Began::kFailed) VARVE_ASSERT(items_[index].code != Code::kOk);
   }
@@ -107,6 +107,7 @@ bool PullOp::start_extents() {
 }
 
 void PullOp::next_pair() {
+  VARVE_ASSERT(extent_ < part_->extent_end, extent_);
   if (++item_ < items_.size()) return;
   item_ = 0;
   ++extent_;
@@ -117,6 +118,7 @@ void PullOp::next_pair() {
 // does not stand in the queue for pages.
 bool PullOp::may_start(uint32_t bytes) {
   PullTable& pulls = *context_.pulls;
+  VARVE_ASSERT(bytes > 0 && bytes <= kExtentBytesMax, bytes);
   if (credit_bytes_ < bytes) {
     // One more window keeps what is in progress within its limit.
     const uint64_t others = context_.options.pull_windows_max - 1;
@@ -178,8 +180,11 @@ void PullOp::credit_back(CreditAsk& ask) {
 PullOp::Began PullOp::start_extent(uint32_t index, uint32_t extent) {
   Item& item = items_[index];
   std::optional<Located> located;
-  TierBlock* block = item.block != nullptr ? item.block : find_in_dram(item, index, &located);
+  bool foreign = false;
+  TierBlock* block =
+      item.block != nullptr ? item.block : find_in_dram(item, index, &located, &foreign);
   if (item.code != Code::kOk) return Began::kFailed;
+  if (foreign) return Began::kNoRoom;
   if (block != nullptr && block->state[extent] != ExtentState::kAbsent) {
     launch(index, extent, *block, nullptr, false);  // there, or on its way for someone else
     return Began::kStarted;
@@ -188,45 +193,72 @@ PullOp::Began PullOp::start_extent(uint32_t index, uint32_t extent) {
     fail_item(index, Code::kUnavailable);
     return Began::kFailed;
   }
+  if (!located) located = context_.index.find(block_id(index));
+  if (!located || located->state != FragmentState::kFlash || context_.catalog->is_gone(*located)) {
+    fail_item(index, Code::kUnavailable);
+    return Began::kFailed;
+  }
   PullTable& pulls = *context_.pulls;
-  if (!pulls.may_take_room(*this) || context_.fetches->available() < 2) return Began::kNoRoom;
+  FetchTable& fetches = *context_.fetches;
+  const uint32_t target = located->place.target;
+  const uint32_t pages = pages_of(extent_bytes(extent));
+  if (!fetches.has_share(target, pages + (block == nullptr ? located->place.lead_pages : 0))) {
+    context_.metrics.pull_target_waits.add();
+    pulls.leave_room_queue(*this);  // woken by the target's next read that ends
+    return Began::kTargetBusy;
+  }
+  if (!pulls.may_take_room(*this) || fetches.available() < 2) return Began::kNoRoom;
   item.read = true;
   if (block == nullptr) {
     block = open_block(index, extent, *located);
     if (block == nullptr) return Began::kNoRoom;
     item.block = block;
-    Fetch* fetch = extent == 0 ? nullptr : context_.fetches->take();
-    launch(index, extent, *block, fetch, true);
+    launch(index, extent, *block, extent == 0 ? nullptr : fetches.take(target, pages), true);
   } else {
     if (!context_.tier.take_extent(*block, extent, extent_bytes(extent))) return Began::kNoRoom;
-    launch(index, extent, *block, context_.fetches->take(), false);
+    launch(index, extent, *block, fetches.take(target, pages), false);
   }
   pulls.leave_room_queue(*this);
   return Began::kStarted;
 }
 
-// The block in DRAM, pinned for this pull; null when it is only on flash, or not at all (code set).
-TierBlock* PullOp::find_in_dram(Item& item, uint32_t index, std::optional<Located>* located) {
+// The block in DRAM, pinned for this pull; null when it is only on flash, or not at all (code set),
+// or being read by a pull that believes in another format (`foreign`: look again later).
+TierBlock* PullOp::find_in_dram(Item& item, uint32_t index, std::optional<Located>* located,
+                                bool* foreign) {
   const BlockId id = block_id(index);
   *located = context_.index.find(id);
-  if (!located->has_value()) {
+  if (!located->has_value() || context_.catalog->is_gone(**located)) {
     fail_item(index, Code::kUnavailable);
     return nullptr;
   }
   TierBlock* block = context_.tier.find((*located)->fragment_slot);
   if (block == nullptr) {
     VARVE_ASSERT((*located)->state == FragmentState::kFlash);  // in memory means in DRAM
+    if (!fits((*located)->place)) fail_item(index, Code::kInvalid);
     return nullptr;
   }
   VARVE_ASSERT(block->block == id);
   if (block->fingerprint != part_->format->fingerprint) {
-    fail_item(index, Code::kInvalid);
+    if (block->header_present) {
+      fail_item(index, Code::kInvalid);
+    } else {
+      *foreign = true;  // another pull's belief: its lead read will tell who is wrong
+    }
     return nullptr;
   }
   VARVE_ASSERT(block->extent_count == table_->extents.size(), block->extent_count);
   context_.tier.pin(*block);
   item.block = block;
   return block;
+}
+
+// Whether a fragment there can be one of this pull's format: what the client says must never decide
+// how much of a fragment is read. That it is one, the lead read checks by the fingerprint.
+bool PullOp::fits(const flash::Place& place) const {
+  const auto extent_count = static_cast<uint32_t>(table_->extents.size());
+  const uint32_t lead = flash::header_pages_of(extent_count) + pages_of(extent_bytes(0));
+  return place.lead_pages == lead && place.pages == flash::fragment_pages_of(*table_);
 }
 
 // An empty block with pages for its header, its first extent and the one wanted; the lead read is
@@ -247,7 +279,7 @@ TierBlock* PullOp::open_block(uint32_t index, uint32_t extent, const Located& lo
     context_.tier.unpin(*block);
     return nullptr;
   }
-  Fetch* fetch = context_.fetches->take();
+  Fetch* fetch = context_.fetches->take(located.place.target, located.place.lead_pages);
   VARVE_ASSERT(fetch != nullptr);
   context_.fetches->start_lead(*fetch, *block, located.place, part_->format->fingerprint,
                                wanted_ns_);

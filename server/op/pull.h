@@ -44,7 +44,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
 
  private:
   enum class Stage : uint8_t { kLease, kFlow, kDrain };
-  enum class Began : uint8_t { kStarted, kNoRoom, kFailed };
+  enum class Began : uint8_t { kStarted, kNoRoom, kTargetBusy, kFailed };
   struct Item {
     uint32_t base_slot = ~0u;   // leased by this pull
     uint16_t extents_left = 0;  // to be sent
@@ -60,7 +60,9 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   void ask_credit();
   void credit_back(CreditAsk& ask);
   Began start_extent(uint32_t item, uint32_t extent);
-  TierBlock* find_in_dram(Item& item, uint32_t index, std::optional<Located>* located);
+  TierBlock* find_in_dram(Item& item, uint32_t index, std::optional<Located>* located,
+                          bool* foreign);
+  bool fits(const flash::Place& place) const;
   TierBlock* open_block(uint32_t index, uint32_t extent, const Located& located);
   Began out_of_room(uint32_t item);
   void launch(uint32_t index, uint32_t extent, TierBlock& block, Fetch* fetch, bool lead_started);
@@ -123,6 +125,8 @@ class PullTable {
   void shed_all();
   void reading_add(uint32_t bytes) { reading_bytes_ += bytes; }
   void reading_drop(uint32_t bytes) { reading_bytes_ -= bytes; }
+
+  void wake_all();
 
   uint32_t live() const { return pulls_.used(); }
   uint32_t extents_live() const { return extents_.used(); }

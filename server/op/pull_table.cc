@@ -152,6 +152,11 @@ void PullTable::shed_all() {
   if (count > 0) context_.metrics.pull_sheds.add(count);
 }
 
+void PullTable::wake_all() {
+  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op))
+    context_.reactor.make_ready(*op);
+}
+
 // A pull that waits for a read, pages or credit would otherwise not see its flag or its deadline.
 void PullTable::poll() {
   for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) {

@@ -59,7 +59,7 @@ void PushOp::run() {
       stage_ = Stage::kAppend;
       [[fallthrough]];
     case Stage::kAppend:
-      if (!start_append()) return;  // woken by slot_free()
+      if (!start_append()) return;  // woken by slot_given()
       stage_ = Stage::kWrite;
       return wait(1);
     case Stage::kWrite:
@@ -87,6 +87,7 @@ Status PushOp::check() {
 // Makes the block visible (I2). False: it is not, and the part was answered.
 bool PushOp::publish() {
   TierBlock& block = *grant_.tier_block;
+  VARVE_ASSERT(block.dirty && !block.header_present && block.pins > 0);
   OpMetrics& metrics = context_.metrics;
   fill_header();
   for (uint32_t e = 0; e < block.extent_count; ++e) {
@@ -94,7 +95,8 @@ bool PushOp::publish() {
   }
   block.header_present = true;
   switch (context_.catalog->publish(block)) {
-    case Index::Insert::kExists:  // recovery found it meanwhile
+    case Index::Insert::kExists:  // recovery found it meanwhile, so it is durable
+      VARVE_ASSERT(context_.index.find(block.block)->state == FragmentState::kFlash);
       metrics.push_exists.add();
       answer(Status());
       return false;
@@ -139,8 +141,14 @@ void PushOp::fill_header() {
   std::memcpy(context_.tier.arena().byte_at(block.header, 0), &header, sizeof(header));
 }
 
+void PushOp::slot_given(AppendSlot& slot) {
+  VARVE_ASSERT(stage_ == Stage::kAppend && slot_ == nullptr);
+  slot_ = &slot;
+  reactor().make_ready(*this);
+}
+
 bool PushOp::start_append() {
-  slot_ = context_.pushes->take_slot(*this);
+  if (slot_ == nullptr) slot_ = context_.pushes->take_slot(*this);
   if (slot_ == nullptr) return false;
   TierBlock& block = *grant_.tier_block;
   Arena& arena = context_.tier.arena();
@@ -157,15 +165,18 @@ bool PushOp::start_append() {
   runs.resize(count);
   slot_->block = &block;
   slot_->op = this;
+  slot_->dram_pages = grant_.dram_pages;
   flash::Append& append = slot_->append;
-  append.target = grant_.target;
+  VARVE_ASSERT(append.target == grant_.target, append.target);
   append.slice = grant_.slice;
   append.pages = grant_.pages;
   append.header = reinterpret_cast<flash::FragmentHeader*>(arena.byte_at(block.header, 0));
   append.header_pages = std::span<const iovec>(runs.data(), header_count);
   append.runs = runs;
   append.buffer_index = context_.options.buffer_index;
-  append.durable = part_ != nullptr;  // nobody waits for the flush of a cached block
+  // Also where nobody waits for it: what the index says is on flash must be there after a power
+  // cut, because the next writer of the block is told that it exists.
+  append.durable = true;
   append.status = Status();
   append.held = false;
   grant_.pages = 0;  // the reservation is the append's now
@@ -175,6 +186,7 @@ bool PushOp::start_append() {
 
 void PushOp::written() {
   TierBlock& block = *grant_.tier_block;
+  VARVE_ASSERT(slot_ != nullptr && block.dirty);
   const flash::Append& append = slot_->append;
   if (append.status.ok()) {
     block.dirty = false;
@@ -209,6 +221,7 @@ void PushOp::finish() {
   const bool held = slot_ != nullptr && slot_->append.held;
   if (slot_ != nullptr) slot_->op = nullptr;
   if (!held) {
+    context_.pushes->share_drop(grant_.target, grant_.dram_pages);
     if (slot_ != nullptr) context_.pushes->give_slot(*slot_);
     context_.tier.unpin(*grant_.tier_block);
   }

@@ -36,7 +36,7 @@ struct AppendSlot {
   PushTable* table = nullptr;
   PushOp* op = nullptr;
   TierBlock* block = nullptr;
-  AppendSlot* next = nullptr;
+  uint32_t dram_pages = 0;  // of the block, counted for its target
 };
 
 class PushOp final : public Op {
@@ -50,6 +50,7 @@ class PushOp final : public Op {
     const SessionFormat* format = nullptr;
     uint64_t epoch = 0;
     uint32_t target = 0, slice = 0, pages = 0;
+    uint32_t dram_pages = 0;  // of kPush
     TierBlock* tier_block = nullptr;
     PushGroup* group = nullptr;
     uint32_t group_index = 0;
@@ -65,7 +66,7 @@ class PushOp final : public Op {
   bool is_overdue(Nanos now_ns, Nanos limit_ns) const {
     return stage_ >= Stage::kAppend && now_ns - since_ns_ > limit_ns;
   }
-  void slot_free() { reactor().make_ready(*this); }  // of the table: it may append now
+  void slot_given(AppendSlot& slot);  // of the table: it may append now
 
   PushOp* bucket_next = nullptr;  // the table's
   PushOp* next = nullptr;         // waits for an AppendSlot
@@ -105,12 +106,26 @@ class PushTable {
 
   uint32_t watch(Nanos now_ns) const;  // logs commits that flash does not take; how many
 
-  AppendSlot* take_slot(PushOp& op);  // null: op.slot_free() is called when there is one
+  // One target that takes nothing must leave the others what they need: it may hold half of the
+  // attempts, of the append slots and of the push budget, where there is another target.
+  bool has_share(uint32_t target, uint32_t dram_pages) const;
+  void share_drop(uint32_t target, uint32_t dram_pages);  // its pages went back
+
+  AppendSlot* take_slot(PushOp& op);  // null: op.slot_given() is called when there is one
   void give_slot(AppendSlot& slot);
 
  private:
+  struct Target {
+    uint32_t attempts = 0;    // write-behind and limbo included
+    uint32_t dram_pages = 0;  // of these
+    uint32_t appends = 0;
+    Queue<PushOp, &PushOp::next> waiting;  // for a slot
+  };
   void append_done(AppendSlot& slot);
   void append_returned(AppendSlot& slot);
+  bool may_append(uint32_t target) const;
+  AppendSlot* occupy(PushOp& op);
+  void waiting_changed(int64_t by);
   uint32_t bucket_of(const BlockId& block) const;
 
   OpContext& context_;
@@ -118,7 +133,9 @@ class PushTable {
   Pool<PushGroup> groups_;
   Pool<AppendSlot> slots_;
   std::vector<PushOp*> buckets_;
-  Queue<PushOp, &PushOp::next> waiting_;
+  std::vector<Target> targets_;
+  uint32_t turn_ = 0;  // the target that is asked first for a waiter
+  int64_t waiting_ = 0;
 };
 
 }  // namespace varve

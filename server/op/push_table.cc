@@ -2,7 +2,9 @@
 // their fragments wait for flash.
 //
 // Appends are few at a time because each holds room for the page list of a whole fragment; commits
-// queue for them in order, which is the order in which their senders are answered anyway.
+// queue for them per target in order, which is the order in which their senders are answered.
+#include <algorithm>
+
 #include "server/op/op.h"
 #include "server/op/push.h"
 
@@ -12,7 +14,8 @@ PushTable::PushTable(OpContext& context)
     : context_(context),
       pool_(context.options.pushes_max, context),
       groups_(context.options.pushes_max),
-      slots_(context.options.appends_max) {
+      slots_(context.options.appends_max),
+      targets_(context.flash.target_count()) {
   buckets_.resize(std::bit_ceil(context.options.pushes_max * 2));
   for (const auto& slot : slots_.all()) {
     slot->table = this;
@@ -50,6 +53,9 @@ PushOp* PushTable::begin(const PushOp::Grant& grant) {
   PushOp*& bucket = buckets_[bucket_of(grant.block)];
   op->bucket_next = bucket;
   bucket = op;
+  Target& target = targets_[grant.target];
+  ++target.attempts;
+  target.dram_pages += grant.dram_pages;
   context_.metrics.pushes_live.set(live());
   return op;
 }
@@ -89,27 +95,78 @@ uint32_t PushTable::watch(Nanos now_ns) const {
   return count;
 }
 
-AppendSlot* PushTable::take_slot(PushOp& op) {
+bool PushTable::has_share(uint32_t target, uint32_t dram_pages) const {
+  const Target& of = targets_[target];
+  if (of.attempts == 0 || !has_peer(context_, target)) return true;  // one block always
+  const uint64_t limit = context_.tier.limit_bytes(Budget::kPush);
+  return of.attempts < std::max(1u, context_.options.pushes_max / 2) &&
+         bytes_of(of.dram_pages + dram_pages) <= limit / 2;
+}
+
+void PushTable::share_drop(uint32_t target, uint32_t dram_pages) {
+  Target& of = targets_[target];
+  VARVE_ASSERT(of.attempts > 0 && of.dram_pages >= dram_pages, of.attempts, of.dram_pages);
+  --of.attempts;
+  of.dram_pages -= dram_pages;
+}
+
+bool PushTable::may_append(uint32_t target) const {
+  const uint32_t half = std::max(1u, context_.options.appends_max / 2);
+  if (slots_.available() == 0) return false;
+  return targets_[target].appends < half || !has_peer(context_, target);
+}
+
+AppendSlot* PushTable::occupy(PushOp& op) {
   AppendSlot* slot = slots_.take();
-  if (slot == nullptr) {
-    waiting_.push(&op);
-    context_.metrics.appends_waiting.set(static_cast<int64_t>(waiting_.size()));
-  }
+  VARVE_ASSERT(slot != nullptr);
+  VARVE_ASSERT(slot->op == nullptr && slot->block == nullptr);
+  slot->append.target = op.grant().target;
+  ++targets_[op.grant().target].appends;
   return slot;
 }
 
+AppendSlot* PushTable::take_slot(PushOp& op) {
+  Target& target = targets_[op.grant().target];
+  if (target.waiting.empty() && may_append(op.grant().target)) return occupy(op);
+  target.waiting.push(&op);
+  waiting_changed(1);
+  return nullptr;
+}
+
+// Whoever waits gets the slot itself, so that nobody can come in between: first the target whose
+// turn it is, then the others.
 void PushTable::give_slot(AppendSlot& slot) {
   VARVE_ASSERT(slot.op == nullptr);
+  Target& of = targets_[slot.append.target];
+  VARVE_ASSERT(of.appends > 0);
+  --of.appends;
   slot.block = nullptr;
   slots_.give(&slot);
-  if (PushOp* op = waiting_.pop()) op->slot_free();
-  context_.metrics.appends_waiting.set(static_cast<int64_t>(waiting_.size()));
+  for (size_t i = 0; i < targets_.size() && slots_.available() > 0; ++i) {
+    turn_ = (turn_ + 1) % static_cast<uint32_t>(targets_.size());
+    Target& target = targets_[turn_];
+    if (target.waiting.empty() || !may_append(turn_)) continue;
+    PushOp* op = target.waiting.pop();
+    waiting_changed(-1);
+    op->slot_given(*occupy(*op));
+  }
+}
+
+void PushTable::waiting_changed(int64_t by) {
+  waiting_ += by;
+  VARVE_ASSERT(waiting_ >= 0, waiting_);
+  context_.metrics.appends_waiting.set(waiting_);
 }
 
 void PushTable::append_done(AppendSlot& slot) {
   VARVE_ASSERT(slot.op != nullptr);
+  flash::Append& append = slot.append;
+  if (append.status.ok() && context_.catalog->is_failed(append.place.target)) {
+    context_.flash.release(append.place);
+    append.status = Status::unavailable("its target has failed");
+  }
   // The place is good in this turn only: published here, the rest follows when the op runs.
-  if (slot.append.status.ok()) context_.catalog->placed(*slot.block, slot.append.place);
+  if (append.status.ok()) context_.catalog->placed(*slot.block, append.place);
   slot.op->completed(slot.append.status);
 }
 
@@ -118,6 +175,7 @@ void PushTable::append_returned(AppendSlot& slot) {
   VARVE_ASSERT(slot.append.held);
   TierBlock& block = *slot.block;
   VARVE_ASSERT(block.doomed);
+  share_drop(slot.append.target, slot.dram_pages);
   give_slot(slot);
   context_.tier.unpin(block);
 }

@@ -20,7 +20,8 @@ struct Reserve {
   OpContext& context;
   const ReservePart& part;
   const ExtentTable& table;
-  uint32_t pages = 0;
+  uint32_t pages = 0;       // on flash
+  uint32_t dram_pages = 0;  // of kPush
   uint32_t granted = 0;
   PushGroup* group = nullptr;
 };
@@ -42,18 +43,27 @@ uint32_t targets_of(const OpContext& context, const BaseId& id, std::span<uint8_
 
 // Space on the best target that has some. kNoSpace: none has; flash is making room already.
 Code reserve_space(const Reserve& reserve, const BaseId& id, uint32_t slice, uint32_t* target) {
-  const OpContext& context = reserve.context;
+  OpContext& context = reserve.context;
   if (reserve.pages > context.flash.fragment_pages_max()) return Code::kUnsupported;
+  if (bytes_of(reserve.dram_pages) > context.tier.limit_bytes(Budget::kPush)) {
+    return Code::kUnsupported;  // no waiting would ever help
+  }
   if (!context.flash.slice_ready(slice)) return Code::kOverloaded;  // being recovered
   uint8_t order[kTargetsMax];
   const uint32_t count = targets_of(context, id, order);
   if (count == 0) return Code::kUnavailable;
+  Code code = Code::kNoSpace;
   for (uint32_t i = 0; i < count; ++i) {
+    if (!context.pushes->has_share(order[i], reserve.dram_pages)) {
+      context.metrics.push_share_full.add();
+      code = Code::kOverloaded;
+      continue;
+    }
     if (!context.flash.reserve(order[i], slice, reserve.pages)) continue;
     *target = order[i];
     return Code::kOk;
   }
-  return Code::kNoSpace;
+  return code;
 }
 
 // A place in the index for this attempt besides all that were granted before it.
@@ -101,10 +111,12 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
                                                      .target = target,
                                                      .slice = slice,
                                                      .pages = reserve.pages,
+                                                     .dram_pages = reserve.dram_pages,
                                                      .tier_block = tier_block,
                                                      .group = &group,
                                                      .group_index = group.count});
   VARVE_ASSERT(push != nullptr);
+  VARVE_ASSERT(tier_block->charged_pages == reserve.dram_pages, tier_block->charged_pages);
   ++group.count;
   ++group.live;
   ++reserve.granted;
@@ -117,16 +129,30 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
   return Code::kOk;
 }
 
+// "Exists" is an acknowledgement without a write, so it promises what the strongest one does (I10):
+// the block is on flash and flushed. Until then its writer is still busy with it.
+bool exists(OpContext& context, const BlockId& block) {
+  const std::optional<Located> located = context.index.find(block);
+  if (!located) return false;
+  if (context.catalog->is_gone(*located)) {  // the walk has not come to it yet
+    context.catalog->lost(block, located->place, flash::DropReason::kTargetLost);
+    return false;
+  }
+  if (located->state == FragmentState::kFlash) return true;
+  VARVE_ASSERT(context.pushes->find(block) != nullptr);  // its write-behind
+  return false;
+}
+
 void answer_one(Reserve& reserve, const BaseId& id, const BaseId& parent, GrantLoan* loan) {
   OpMetrics& metrics = reserve.context.metrics;
   const BlockId block{.base = id, .rank = reserve.part.rank};
   *loan = GrantLoan{};
   metrics.reserve_ids.add();
-  if ((reserve.context.index.ranks_of(id) >> block.rank & 1) != 0) {
+  if (exists(reserve.context, block)) {
     loan->outcome = wire::ReserveOutcome::kExists;
     return metrics.reserve_exists.add();
   }
-  if (reserve.context.pushes->find(block) != nullptr) {
+  if (reserve.context.pushes->find(block) != nullptr) {  // being written, or not yet flushed
     loan->outcome = wire::ReserveOutcome::kBusy;
     return metrics.reserve_busy.add();
   }
@@ -150,6 +176,7 @@ void reserve_blocks(OpContext& context, ReservePart& part) {
   const ExtentTable& table = part.format->tables[part.rank];
   Reserve reserve{.context = context, .part = part, .table = table};
   reserve.pages = flash::fragment_pages_of(table);
+  reserve.dram_pages = DramTier::pages_of_block(table);
   for (uint32_t i = part.begin; i < part.end; ++i) {
     const uint16_t position = request.positions[i];
     VARVE_ASSERT(position < request.count, position, request.count);

@@ -160,6 +160,18 @@ void SessionMetrics::register_in(MetricSet& set) {
   count("cancel", cancels);
   add_by_code(set, "varve_session_requests_refused_total",
               "Requests answered with a refusal by the session itself.", requests_refused);
+  set.add({"varve_match_ids_total", "", "Base ids asked for."}, &match_ids);
+  set.add({"varve_match_hits_total", label("tier", "dram"),
+           "Ids of the leading run that every home has, by the slowest tier of their ranks."},
+          &match_hits_dram);
+  set.add({"varve_match_hits_total", label("tier", "flash"), "The same, on flash."},
+          &match_hits_flash);
+  set.add({"varve_match_misses_total", "", "Ids from the first miss on."}, &match_misses);
+  set.add({"varve_match_refused_ids_total", "", "Ids of matches that were refused or cut short."},
+          &match_refused);
+  set.add({"varve_session_leases_refused_total", "",
+           "Matches with hits whose lease was not given: answered with lease 0."},
+          &leases_refused);
   set.add({"varve_session_reservations_expired_total", "", "Attempts ended by their time."},
           &reservations_expired);
   set.add({"varve_session_leases_expired_total", "", "Leases ended by their time."},

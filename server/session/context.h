@@ -53,6 +53,9 @@ struct SessionMetrics {
   Counter discarded_frames[kDiscardedKinds], discarded_bytes;
   Counter matches, releases, reserves, commits, aborts, pulls, cancels;
   Counter requests_refused[kCodeCount];
+  // Of ids asked for: hits + misses (the first and all behind it) + refused.
+  Counter match_ids, match_hits_dram, match_hits_flash, match_misses, match_refused;
+  Counter leases_refused;
   Counter reservations_expired, leases_expired, pulls_timed_out, corrupt_extents;
   Counter pushed_bytes, pulled_bytes;
   Histogram match_ns, reserve_ns, commit_ns, pull_ns, credit_wait_ns, cancel_ns;

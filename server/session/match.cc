@@ -4,8 +4,9 @@
 
 namespace varve {
 
-void Requests::refuse_match(uint64_t op, Code code) {
+void Requests::refuse_match(uint64_t op, uint32_t count, Code code) {
   scope_.context.metrics.requests_refused[static_cast<uint8_t>(code)].add();
+  scope_.context.metrics.match_refused.add(count);
   wire::Matched body;
   body.code = static_cast<uint8_t>(code);
   body.boot_id = scope_.context.options.boot_id;
@@ -14,24 +15,26 @@ void Requests::refuse_match(uint64_t op, Code code) {
 
 void Requests::match(uint64_t op, const wire::MatchView& view) {
   SessionContext& context = scope_.context;
+  const auto count = static_cast<uint32_t>(view.ids.size());
   context.metrics.matches.add();
-  if (Status status = admit(op); !status.ok()) return refuse_match(op, status.code());
+  context.metrics.match_ids.add(count);
+  if (Status status = admit(op); !status.ok()) return refuse_match(op, count, status.code());
   const SessionFormat* format = formats_.find(view.body.format);
-  if (format == nullptr) return refuse_match(op, Code::kInvalid);
-  SessionLease* lease = nullptr;
-  if (view.body.lease_ms > 0) {  // I7: room for the promise before anything is pinned
-    Result<SessionLease*> reserved = leases_.reserve();
-    if (!reserved) return refuse_match(op, reserved.error().code());
-    lease = *reserved;
-  }
+  if (format == nullptr) return refuse_match(op, count, Code::kInvalid);
   PendingMatch* request = context.matches->take();
-  if (request == nullptr) {
-    if (lease != nullptr) leases_.give_up(*lease);
-    return refuse_match(op, Code::kOverloaded);
-  }
+  if (request == nullptr) return refuse_match(op, count, Code::kOverloaded);
   begin(*request, op, format, view.ids);
-  request->lease = lease;
+  request->lease = nullptr;
   request->lease_ms = std::min(view.body.lease_ms, context.options.lease_ms_max);
+  request->wants_lease = request->lease_ms > 0;
+  if (request->wants_lease) {  // I7: room for the promise before anything is pinned
+    Result<SessionLease*> reserved = leases_.reserve();
+    if (reserved) {
+      request->lease = *reserved;
+    } else {
+      request->lease_ms = 0;  // what is found is told all the same, without a lease
+    }
+  }
   request->answer = {};
   for (uint32_t i = 0; i < request->ids.count; ++i)
     request->tiers[i] = wire::TierKind::kNone;
@@ -84,7 +87,35 @@ void Requests::merge_match(PendingMatch& request) {
   request.format->counts->ids.add(request.ids.count);
   request.format->counts->hits.add(n_blocks);
   estimate(request, n_blocks);
-  if (!trim_leases(request, n_blocks)) answer_match(request);
+  count_match(request, n_blocks);
+  if (!trim_leases(request, is_leased(request, n_blocks) ? n_blocks : 0)) answer_match(request);
+}
+
+// Once per request, of what its client is told: homes know neither the others' misses nor whether
+// the prefix reaches them.
+void Requests::count_match(const PendingMatch& request, uint32_t n_blocks) {
+  SessionMetrics& metrics = scope_.context.metrics;
+  const uint32_t rest = request.ids.count - n_blocks;
+  (request.answer.code == 0 ? metrics.match_misses : metrics.match_refused).add(rest);
+  for (uint32_t i = 0; i < n_blocks; ++i) {
+    const bool dram = request.tiers[i] == wire::TierKind::kDram;
+    (dram ? metrics.match_hits_dram : metrics.match_hits_flash).add();
+  }
+}
+
+// A lease covers every block it is answered with, or there is none: one home whose table is full
+// must not make the pull of its blocks fail for a lease that never was.
+bool Requests::is_leased(const PendingMatch& request, uint32_t n_blocks) {
+  if (!request.wants_lease || n_blocks == 0) return false;
+  bool leased = request.lease != nullptr;
+  for (uint32_t s = 0; leased && s < scope_.context.shards.size(); ++s) {
+    const uint32_t begin = request.begins[s];
+    if (begin == request.begins[s + 1]) continue;
+    const bool hit = request.ids.positions[begin] < n_blocks;
+    leased = !hit || request.parts[s].lease != 0;
+  }
+  if (!leased) scope_.context.metrics.leases_refused.add();
+  return leased;
 }
 
 // True when parts are out: what homes pinned beyond the merged prefix goes back before the answer.

@@ -42,6 +42,7 @@ struct PendingMatch : RequestBase {
   std::unique_ptr<MatchPart[]> parts;
   std::array<wire::TierKind, wire::kIdsMax> tiers;
   uint32_t lease_ms = 0;
+  bool wants_lease = false;
   SessionLease* lease = nullptr;
   wire::Matched answer;
 };
@@ -96,9 +97,11 @@ class Requests {
   void finish(RequestBase& request);
   void stop_pull(PendingPull& pull);
 
-  void refuse_match(uint64_t op, Code code);
+  void refuse_match(uint64_t op, uint32_t count, Code code);
   static void on_match_part(Part& part);
   void merge_match(PendingMatch& request);
+  void count_match(const PendingMatch& request, uint32_t n_blocks);
+  bool is_leased(const PendingMatch& request, uint32_t n_blocks);
   bool trim_leases(PendingMatch& request, uint32_t n_blocks);
   void estimate(PendingMatch& request, uint32_t n_blocks);
   static void on_match_trimmed(Part& part);

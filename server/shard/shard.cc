@@ -40,6 +40,8 @@ class ShardImpl final : public Shard, public flash::FlashUser {
         eviction_(make_leaf_first_lru(index_.base_slots_max(), targets * slices)),
         admission_(make_admit_all()),
         usage_(targets) {
+    VARVE_ASSERT(slices > 0 && slices <= kSlicesMax, slices);
+    VARVE_ASSERT(targets > 0 && targets <= kTargetsMax, targets);
     watch_.owner = this;
     watch_.on_fire = [](Timer& timer) { static_cast<ShardImpl*>(timer.owner)->watch(); };
   }
@@ -65,7 +67,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
     return operations_->catalog().recovered(fragment);
   }
   void on_recovery_ahead(const BaseId& base) override { index_.prefetch(base); }
-  void on_target_failed(uint32_t) override {}
+  void on_target_failed(uint32_t target) override { operations_->catalog().target_failed(target); }
   void on_lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) override {
     operations_->catalog().lost(block, place, reason);
   }
@@ -129,6 +131,8 @@ OpOptions ShardImpl::op_options() const {
 }
 
 void ShardImpl::adopt(std::unique_ptr<flash::Flash> flash) {
+  VARVE_ASSERT(flash != nullptr && flash_ == nullptr);
+  VARVE_ASSERT(flash->target_count() == usage_.size(), flash->target_count());
   flash_ = std::move(flash);
   context_ = std::make_unique<OpContext>(OpContext{.reactor = reactor_,
                                                    .index = index_,
@@ -145,21 +149,25 @@ void ShardImpl::adopt(std::unique_ptr<flash::Flash> flash) {
 
 void ShardImpl::start() {
   VARVE_ASSERT(!watch_.armed());
+  VARVE_ASSERT(!draining_ && !recovered_);
   flash_->recover();
   reactor_.arm(watch_, kWatchNanos);
 }
 
 void ShardImpl::submit(Part& part) {
+  VARVE_ASSERT(part.session_reactor != nullptr && part.on_back != nullptr);
   part.home = this;
   part.message.owner = &part;
   part.message.deliver = [](Message& message) {
     Part& arrived = *static_cast<Part*>(message.owner);
+    VARVE_ASSERT(arrived.home != nullptr);
     static_cast<ShardImpl*>(arrived.home)->operations_->begin(arrived);
   };
   reactor_.post(part.message);
 }
 
 void ShardImpl::drain() {
+  VARVE_ASSERT(watch_.armed());  // started
   if (draining_) return;
   draining_ = true;
   operations_->drain();
@@ -173,6 +181,7 @@ void ShardImpl::watch() {
   }
   operations_->watch();
   if (draining_ && !draining_flash_ && operations_->pushes_done()) {
+    VARVE_ASSERT(context_->draining);  // so that no push begins behind this
     draining_flash_ = true;
     flash_->drain();
   }
@@ -206,6 +215,8 @@ MetricSnapshot ShardImpl::metrics() const {
   recovering_.set(flash_->recovering() ? 1 : 0);
   for (uint32_t t = 0; t < usage_.size(); ++t) {
     const flash::Flash::Usage usage = flash_->usage(t);
+    VARVE_ASSERT(usage.live_pages + usage.reserved_pages <= usage.capacity_pages, t,
+                 usage.live_pages, usage.reserved_pages);  // I7
     usage_[t].capacity.set(static_cast<int64_t>(bytes_of(usage.capacity_pages)));
     usage_[t].live.set(static_cast<int64_t>(bytes_of(usage.live_pages)));
     usage_[t].reserved.set(static_cast<int64_t>(bytes_of(usage.reserved_pages)));
@@ -245,6 +256,7 @@ Result<std::unique_ptr<Shard>> Shard::open(Env& env, Reactor& reactor, ByteSpan 
                                            std::vector<std::unique_ptr<BlockDevice>> devices,
                                            const ShardOptions& options) {
   VARVE_RETURN_IF_ERROR(check(options, arena_memory, targets, devices.size()));
+  VARVE_ASSERT(reinterpret_cast<uintptr_t>(arena_memory.data()) % kPageBytes == 0);
   int32_t buffer_index = -1;
   if (reactor.has_io()) {
     VARVE_TRY(buffer_index, reactor.io().register_buffer(arena_memory));

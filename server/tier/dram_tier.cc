@@ -61,14 +61,17 @@ DramTier::DramTier(Arena& arena, const TierOptions& options)
   }
 }
 
+uint32_t DramTier::pages_of_block(const ExtentTable& table) {
+  uint32_t pages = overhead_pages(static_cast<uint32_t>(table.extents.size()));
+  for (const ExtentSpec& spec : table.extents)
+    pages += pages_of(spec.bytes);
+  return pages;
+}
+
 TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const ExtentTable& table,
                            Budget budget) {
   const auto extent_count = static_cast<uint32_t>(table.extents.size());
-  uint32_t pages = overhead_pages(extent_count);
-  for (const ExtentSpec& spec : table.extents)
-    pages += pages_of(spec.bytes);
-
-  TierBlock* block = take_block(pages, budget);
+  TierBlock* block = take_block(pages_of_block(table), budget);
   if (block == nullptr) return nullptr;
   block->block = id;
   block->attempt = attempt;
@@ -151,6 +154,10 @@ TierBlock* DramTier::find(uint32_t slot) {
 }
 
 const TierBlock* DramTier::peek(uint32_t slot) const {
+  return const_cast<DramTier*>(this)->peek(slot);
+}
+
+TierBlock* DramTier::peek(uint32_t slot) {
   const uint32_t bucket = map_find(slot);
   return bucket == kNone ? nullptr : pool_.all()[slot_to_block_[bucket]].get();
 }
@@ -166,12 +173,6 @@ void DramTier::bind(TierBlock& block, uint32_t slot) {
   }
   slot_to_block_[bucket] = block.pool_index;
   block.slot = slot;
-}
-
-void DramTier::touch(TierBlock& block) {
-  if (!block.linked()) return;  // in use: it enters as the newest anyway
-  resident_.remove(&block);
-  resident_.push_back(&block);
 }
 
 void DramTier::pin(TierBlock& block) {
@@ -240,6 +241,8 @@ void DramTier::register_metrics(MetricSet& metrics) {
         std::string("budget=\"") + budget_name(static_cast<Budget>(b)) + "\"";
     metrics.add({"varve_tier_used_bytes", labels, "DRAM pages charged to this budget"},
                 &used_gauges_[b]);
+    limit_gauges_[b].set(static_cast<int64_t>(bytes_of(limit_pages_[b])));
+    metrics.add({"varve_tier_limit_bytes", labels, "What this budget may hold"}, &limit_gauges_[b]);
     metrics.add({"varve_tier_refused_total", labels, "Grants and reads that found no room"},
                 &refused_[b]);
   }

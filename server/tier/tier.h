@@ -128,6 +128,8 @@ inline constexpr uint32_t kTierMapBytesPerBlock = 6;  // counted by the index (i
 class DramTier {
  public:
   DramTier(Arena& arena, const TierOptions& options);
+  // What a grant of such a block charges: its extents, its header and its list of slabs.
+  static uint32_t pages_of_block(const ExtentTable& table);
 
   // A block with all its pages (header, extents) reserved and taken at once: a grant. Dirty, every
   // extent kReading (its bytes are on their way). Null: no room in the budget, or every TierBlock
@@ -149,9 +151,9 @@ class DramTier {
   }
 
   TierBlock* find(uint32_t slot);  // by index slot; null when not in DRAM; counts a hit or a miss
-  const TierBlock* peek(uint32_t slot) const;  // the same for a lookup: counts nothing (I5)
+  const TierBlock* peek(uint32_t slot) const;  // the same, counting nothing (I5): for a lookup,
+  TierBlock* peek(uint32_t slot);              // or for whoever does not want its bytes
   void bind(TierBlock& block, uint32_t slot);  // after publish
-  void touch(TierBlock& block);
   void pin(TierBlock& block);
   // Last pin gone: becomes resident (clean) if the resident budget can take it, evicting older
   // ones, else freed.
@@ -191,7 +193,7 @@ class DramTier {
   std::vector<uint32_t> slot_to_block_;  // open addressing by slot: pool index
   uint64_t used_pages_[kBudgets] = {};
   uint64_t evictable_pages_ = 0;
-  Gauge used_gauges_[kBudgets];
+  Gauge used_gauges_[kBudgets], limit_gauges_[kBudgets];
   Counter refused_[kBudgets], evictions_, hits_, misses_;
 };
 

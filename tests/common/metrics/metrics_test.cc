@@ -129,6 +129,32 @@ TEST(MetricSnapshot, MergesShardsByNameAndLabels) {
   EXPECT_EQ(sum.values[1].histogram.count(), 2u);
 }
 
+TEST(MetricSnapshot, MergesAGaugeThatSaysSoByItsWorst) {
+  Gauge a_ok, b_ok, a_used, b_used;
+  MetricSet a, b;
+  a.add({"ok", "", ""}, &a_ok, GaugeMerge::kMin);
+  b.add({"ok", "", ""}, &b_ok, GaugeMerge::kMin);
+  a.add({"used", "", ""}, &a_used);
+  b.add({"used", "", ""}, &b_used);
+  a_ok.set(1);
+  a_used.set(1);
+  b_used.set(2);
+  MetricSnapshot sum;
+  sum.merge(a.snapshot());
+  EXPECT_EQ(sum.number("ok"), 1);
+  sum.merge(b.snapshot());
+  EXPECT_EQ(sum.number("ok"), 0) << "failed for one";
+  EXPECT_EQ(sum.number("used"), 3);
+}
+
+TEST(MetricSnapshotDeathTest, HoldsANameOnce) {
+  MetricSnapshot snapshot;
+  snapshot.append({{"varve_a", "", ""}, MetricSnapshot::Value::Kind::kGauge, 1, {}});
+  snapshot.append({{"varve_a", "shard=\"1\"", ""}, MetricSnapshot::Value::Kind::kGauge, 1, {}});
+  EXPECT_DEATH(snapshot.append({{"varve_a", "", ""}, MetricSnapshot::Value::Kind::kGauge, 1, {}}),
+               "is_same");
+}
+
 TEST(MetricSnapshot, IsAValueThatLaterCountsDoNotChange) {
   Counter c;
   MetricSet set;

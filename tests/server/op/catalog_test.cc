@@ -118,6 +118,77 @@ TEST(Catalog, ForgetsALostBlockEvenWhenItIsLeasedAndTakesItAgain) {
   rig.expect_at_rest();
 }
 
+// From the failure on, what lies there is a miss, before and after the walk that loses it.
+TEST(Catalog, LosesWhatLiesOnAFailedTargetAStepATurn) {
+  RigOptions options;
+  options.fragments_max = 4096;
+  options.layer_bytes = {100};
+  Rig rig(options);
+  Catalog& catalog = rig.operations->catalog();
+  std::vector<uint32_t> gone, stays;
+  for (uint32_t n = 0; n < 40; ++n) {
+    rig.push({n});
+    (rig.index.find(rig.block(n))->place.target == 0 ? gone : stays).push_back(n);
+  }
+  for (uint32_t n = 1000; n < 3000; ++n)  // so that the walk takes many turns
+    ASSERT_TRUE(catalog.recovered(fragment(rig, n, 1, n, place_at(10 * n, 1))));
+  ASSERT_FALSE(gone.empty());
+  ASSERT_FALSE(stays.empty());
+  const Rig::Matched leased = rig.match({stays[0], gone[0]}, 1000);
+  ASSERT_EQ(leased.found(), 2u);
+  rig.flash.ok[0] = false;
+  catalog.target_failed(0);
+  catalog.target_failed(0);  // told twice
+  EXPECT_TRUE(catalog.losing());
+  EXPECT_EQ(rig.match({stays[0], gone[0]}).found(), 1u);
+  for (const uint32_t n : gone)
+    EXPECT_EQ(rig.match({n}).found(), 0u) << n;
+  rig.settle();
+  EXPECT_FALSE(catalog.losing());
+  for (const uint32_t n : stays)
+    EXPECT_EQ(rig.match({n}).found(), 1u) << n;
+  for (const uint32_t n : gone) {
+    EXPECT_FALSE(rig.index.find(rig.block(n)).has_value()) << n;
+  }
+  EXPECT_EQ(rig.context->metrics.lost[static_cast<int>(flash::DropReason::kTargetLost)].value(),
+            gone.size());
+  EXPECT_FALSE(catalog.recovered(fragment(rig, 5000, 1, 5000, place_at(1, 0))));
+  // The lease is good for the rest, and the lost ones may be written again elsewhere.
+  auto pull = rig.make_pull({stays[0], gone[0]});
+  pull->part.lease = leased.lease;
+  pull->part.lease_required = true;
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  EXPECT_EQ(pull->code(1), Code::kUnavailable);
+  rig.push(gone);
+  EXPECT_EQ(rig.match(gone).found(), gone.size());
+  for (const uint32_t n : gone)
+    EXPECT_EQ(rig.index.find(rig.block(n))->place.target, 1u);
+  rig.release(leased.lease);
+  rig.expect_at_rest();
+}
+
+// A reservation and a pull that come before the walk does see a miss as well.
+TEST(Catalog, TreatsWhatIsOnAFailedTargetAsAbsentBeforeTheWalk) {
+  Rig rig;
+  uint32_t n = 0;
+  do {
+    rig.push({++n});
+  } while (rig.index.find(rig.block(n))->place.target != 0);
+  rig.flash.ok[0] = false;
+  auto pull = rig.make_pull({n});
+  rig.operations->catalog().target_failed(0);
+  rig.operations->begin(pull->part);
+  const Rig::Reserved reserved = rig.reserve({n});
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kUnavailable);
+  ASSERT_EQ(reserved.loans[0].outcome, wire::ReserveOutcome::kGranted);
+  EXPECT_EQ(reserved.loans[0].attempt.target, 1u);
+  EXPECT_TRUE(rig.abort(reserved.loans[0]).ok());
+  rig.expect_at_rest();
+}
+
 TEST(Catalog, IgnoresNewsOfAPlaceThatIsNoLongerTheBlocks) {
   Rig rig;
   rig.push({1});

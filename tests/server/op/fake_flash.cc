@@ -84,11 +84,16 @@ void FakeFlash::rot(const BlockId& block) {
   }
 }
 
+bool FakeFlash::is_held(const Work& work) const {
+  const uint32_t target = work.read != nullptr ? work.read->place.target : work.append->target;
+  if (hold_target >= 0 && static_cast<uint32_t>(hold_target) != target) return false;
+  return work.read != nullptr ? hold_reads : hold_appends;
+}
+
 void FakeFlash::arm() {
   Nanos due_ns = kNever;
   for (const Work& work : queue_) {
-    const bool held = work.read != nullptr ? hold_reads : hold_appends;
-    if (!held) due_ns = std::min(due_ns, work.due_ns);
+    if (!is_held(work)) due_ns = std::min(due_ns, work.due_ns);
   }
   if (due_ns == kNever) return reactor_.cancel(timer_);
   const Nanos now_ns = reactor_.now_ns();
@@ -98,8 +103,7 @@ void FakeFlash::arm() {
 void FakeFlash::fire() {
   std::vector<Work> due;
   for (size_t i = 0; i < queue_.size();) {
-    const bool held = queue_[i].read != nullptr ? hold_reads : hold_appends;
-    if (held || queue_[i].due_ns > reactor_.now_ns()) {
+    if (is_held(queue_[i]) || queue_[i].due_ns > reactor_.now_ns()) {
       ++i;
       continue;
     }

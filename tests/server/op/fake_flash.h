@@ -28,6 +28,7 @@ class FakeFlash final : public flash::Flash {
   Status fail_appends;
   bool hold_reads = false;  // reads stay in flight until let_go()
   bool hold_appends = false;
+  int hold_target = -1;  // only this target's, else all
   uint32_t pages_max = 32768;
   Nanos latency_ns = 100 * kMicrosecond;
   flash::FlashUser* user = nullptr;  // told of room wanted, when set
@@ -77,6 +78,7 @@ class FakeFlash final : public flash::Flash {
   };
   using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
   static Key key_of(const flash::Place& p) { return {p.target, p.slice, p.segment, p.page}; }
+  bool is_held(const Work& work) const;
   void finish(const Work& work);
   void finish_append(flash::Append& append);
   Status read_now(flash::Read& read);

@@ -109,6 +109,43 @@ TEST(FetchTable, WorksWithTheFewestReadsAtOnce) {
   rig.expect_at_rest();
 }
 
+// Four reads at once, one target that answers nothing: pulls of the other go on past those of it.
+TEST(FetchTable, LeavesOtherTargetsTheirReads) {
+  RigOptions options;
+  options.op.fetches_max = 4;
+  Rig rig(options);
+  std::vector<uint32_t> stuck, others;
+  for (uint32_t n = 0; n < 12; ++n) {
+    rig.push({n});
+    (rig.index.find(rig.block(n))->place.target == 0 ? stuck : others).push_back(n);
+    rig.drop_from_dram(n);
+  }
+  ASSERT_GT(stuck.size(), 2u);
+  ASSERT_GT(others.size(), 2u);
+  rig.flash.hold_reads = true;
+  rig.flash.hold_target = 0;
+  std::vector<std::unique_ptr<Rig::Pull>> waiting;
+  for (const uint32_t n : stuck) {
+    waiting.push_back(rig.make_pull({n}));
+    rig.start(*waiting.back());
+  }
+  rig.settle();
+  EXPECT_EQ(rig.context->fetches->live(), 2u);
+  EXPECT_GT(rig.context->metrics.pull_target_waits.value(), 0u);
+  auto pull = rig.make_pull(others);
+  rig.start(*pull);
+  rig.finish(*pull);
+  for (uint32_t i = 0; i < others.size(); ++i)
+    EXPECT_EQ(pull->code(i), Code::kOk);
+  rig.expect_bytes(*pull, others);
+  rig.flash.let_go();
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    rig.finish(*waiting[i]);
+    EXPECT_EQ(waiting[i]->code(0), Code::kOk) << stuck[i];
+  }
+  rig.expect_at_rest();
+}
+
 TEST(FetchTable, EstimatesTheNextReadFromTheOnesBefore) {
   Rig rig;
   rig.push({1});

@@ -25,12 +25,12 @@ TEST(OpMetrics, CountUnderTheNamesThatOperatorsKnow) {
   OpMetrics metrics;
   MetricSet set;
   metrics.register_in(set);
-  metrics.match_hits_dram.add(3);
+  metrics.match_parts.add(3);
   metrics.refused[static_cast<uint32_t>(Code::kNoSpace)].add(2);
   metrics.evicted_blocks.add(5);
   metrics.pull_bytes_flash.add(7);
   const MetricSnapshot snapshot = set.snapshot();
-  EXPECT_EQ(snapshot.number("varve_match_hits_total", "tier=\"dram\""), 3);
+  EXPECT_EQ(snapshot.number("varve_match_parts_total"), 3);
   EXPECT_EQ(snapshot.number("varve_reserve_refused_total", "reason=\"no_space\""), 2);
   EXPECT_EQ(snapshot.number("varve_evicted_blocks_total"), 5);
   EXPECT_EQ(snapshot.number("varve_pull_bytes_total", "tier=\"flash\""), 7);

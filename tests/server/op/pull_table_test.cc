@@ -13,6 +13,7 @@ TEST(PullTable, ServesTheWaiterWithTheLeastSlackFirst) {
   RigOptions options;
   options.pull_pages = 120;
   options.resident_pages = 0;
+  options.targets = 1;
   Rig rig(options);
   for (uint32_t n = 1; n < 5; ++n)
     rig.push({n});

@@ -290,6 +290,84 @@ TEST(Pull, RefusesABlockOfAnotherFormat) {
   rig.expect_at_rest();
 }
 
+SessionFormat foreign_format(std::vector<uint32_t> layer_bytes, uint32_t ranks = 1) {
+  SessionFormat f;
+  f.format.model.bytes[0] = std::byte{9};
+  std::vector<LayerSpec> layers;
+  for (const uint32_t bytes : layer_bytes)
+    layers.push_back({LayerKind::kFull, bytes});
+  for (uint32_t r = 0; r < ranks; ++r) {
+    f.format.ranks.push_back(layers);
+    f.tables.push_back(*ExtentTable::of(layers, 1));
+  }
+  f.fingerprint = f.format.fingerprint();
+  return f;
+}
+
+// What a client says of its format must not decide how much of a fragment is read.
+TEST(Pull, RefusesFormatsOfEveryOtherShape) {
+  Rig rig;
+  rig.push({1});
+  const std::vector<uint32_t> own = rig.options.layer_bytes;
+  std::vector<uint32_t> many(100, 4096);
+  const std::vector<SessionFormat> formats = {
+      foreign_format({4096, 4096, 4096, 4096}),       // smaller extents
+      foreign_format({300000, 70000, 70000, 70000}),  // larger ones
+      foreign_format({70000}),                        // fewer
+      foreign_format(many),                           // more, with more header pages
+      foreign_format({70000, 70000, 70000, 200000}),  // as many pages, otherwise cut
+      foreign_format(own, 4),                         // more ranks
+      foreign_format(own),                            // the same shape, another model
+  };
+  for (const bool in_dram : {true, false}) {
+    for (size_t f = 0; f < formats.size(); ++f) {
+      for (const uint32_t extent_first : {0u, 1u}) {
+        if (extent_first >= formats[f].tables[0].extents.size()) continue;
+        if (!in_dram) evict_from_dram(rig, {1});
+        auto pull = rig.make_pull({1});
+        pull->part.format = &formats[f];
+        pull->part.extent_first = extent_first;
+        pull->part.extent_end = static_cast<uint32_t>(formats[f].tables[0].extents.size());
+        rig.start(*pull);
+        rig.finish(*pull);
+        EXPECT_EQ(pull->code(0), Code::kInvalid) << f << " " << in_dram;
+        EXPECT_TRUE(pull->got.empty());
+      }
+    }
+  }
+  EXPECT_EQ(rig.match({1}).found(), 1u) << "nothing was lost";
+  auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  rig.expect_bytes(*pull, {1});
+  rig.expect_at_rest();
+}
+
+// While the lead read of someone who believes in another format is under way, the right one waits.
+TEST(Pull, IsNotRefusedForAnothersWrongFormat) {
+  Rig rig;
+  rig.push({1});
+  evict_from_dram(rig, {1});
+  const SessionFormat other = foreign_format(rig.options.layer_bytes);
+  rig.flash.hold_reads = true;
+  auto wrong = rig.make_pull({1});
+  wrong->part.format = &other;
+  auto right = rig.make_pull({1});
+  rig.start(*wrong);
+  rig.settle();
+  rig.start(*right);
+  rig.settle();
+  EXPECT_FALSE(right->back);
+  rig.flash.let_go();
+  rig.finish(*wrong);
+  rig.finish(*right);
+  EXPECT_EQ(wrong->code(0), Code::kInvalid);
+  EXPECT_EQ(right->code(0), Code::kOk);
+  rig.expect_bytes(*right, {1});
+  rig.expect_at_rest();
+}
+
 // A pull is cut at each place where it can wait; every time it ends, and nothing is left.
 enum class Cut : uint8_t { kCancel, kDeadline };
 class PullCut : public testing::TestWithParam<Cut> {

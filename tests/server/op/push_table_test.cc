@@ -47,6 +47,35 @@ TEST(PushTable, CountsWhoWaitsForASlot) {
   EXPECT_EQ(rig.flash.appends_done, 3u);
 }
 
+// Four slots, one target that takes nothing: its commits wait for two of them, the others' do not.
+TEST(PushTable, LeavesOtherTargetsTheirSlots) {
+  RigOptions options;
+  options.op.appends_max = 4;
+  options.layer_bytes = {1000};
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  rig.flash.hold_target = 0;
+  std::vector<uint32_t> ids;
+  for (uint32_t n = 0; n < 12; ++n)
+    ids.push_back(n);
+  const Rig::Reserved reserved = rig.reserve(ids);
+  uint32_t of_stuck = 0;
+  for (uint32_t n = 0; n < ids.size(); ++n) {
+    ASSERT_EQ(reserved.loans[n].outcome, wire::ReserveOutcome::kGranted);
+    of_stuck += reserved.loans[n].attempt.target == 0 ? 1 : 0;
+    rig.fill(reserved.loans[n], n);
+    EXPECT_TRUE(rig.commit(reserved.loans[n]).ok());
+  }
+  ASSERT_GT(of_stuck, 2u);
+  rig.settle();
+  EXPECT_EQ(rig.flash.appends_done, ids.size() - of_stuck);
+  EXPECT_EQ(rig.context->pushes->appends_live(), 2u);
+  EXPECT_EQ(rig.context->metrics.appends_waiting.value(), of_stuck - 2);
+  rig.flash.let_go();
+  rig.expect_at_rest();
+  EXPECT_EQ(rig.flash.appends_done, ids.size());
+}
+
 TEST(PushTable, NamesCommitsThatFlashDoesNotTake) {
   Rig rig;
   rig.flash.hold_appends = true;

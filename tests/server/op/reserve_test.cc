@@ -36,6 +36,48 @@ TEST(Reserve, AnswersExistsBusyAndGrantedEachByItself) {
   rig.expect_at_rest();
 }
 
+// "Exists" is what a writer who wants durability is told instead of writing.
+TEST(Reserve, SaysExistsOnlyOfWhatIsFlushed) {
+  Rig rig;
+  rig.flash.hold_appends = true;
+  const Rig::Reserved first = rig.reserve({1});
+  rig.fill(first.loans[0], 1);
+  EXPECT_TRUE(rig.commit(first.loans[0], wire::AckKind::kCached).ok());
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  EXPECT_EQ(rig.reserve({1}).loans[0].outcome, ReserveOutcome::kBusy) << "in memory only";
+  rig.flash.let_go();
+  rig.settle();
+  EXPECT_EQ(rig.reserve({1}).loans[0].outcome, ReserveOutcome::kExists);
+  EXPECT_EQ(rig.flash.durable_appends, 1u) << "the append told its flush, not its write";
+  rig.expect_at_rest();
+}
+
+// One target that takes nothing holds half of the push budget, and the rest goes to the other.
+TEST(Reserve, LeavesOtherTargetsHalfOfTheBudgetOfOneThatIsStuck) {
+  RigOptions options;
+  options.layer_bytes = {kPageBytes};
+  options.push_pages = 64;  // 32 blocks
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  rig.flash.hold_target = 0;
+  uint32_t committed = 0;
+  for (uint32_t n = 0; n < 200; ++n) {
+    const Rig::Reserved reserved = rig.reserve({n});
+    ASSERT_EQ(reserved.loans[0].outcome, ReserveOutcome::kGranted)
+        << n << " " << code_name(reserved.loans[0].code);
+    rig.fill(reserved.loans[0], n);
+    EXPECT_TRUE(rig.commit(reserved.loans[0], wire::AckKind::kCached).ok());
+    rig.settle();
+    ++committed;
+  }
+  EXPECT_EQ(committed, 200u);
+  EXPECT_EQ(rig.operations->pushes_done(), false);
+  EXPECT_LE(rig.tier.used_bytes(Budget::kPush), bytes_of(options.push_pages / 2));
+  EXPECT_GT(rig.context->metrics.push_share_full.value(), 0u);
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
 TEST(Reserve, TagsEveryAttemptAnew) {
   Rig rig;
   const Rig::Reserved first = rig.reserve({1});
@@ -134,6 +176,15 @@ TEST(Reserve, RefusesWhatNoSegmentCouldTake) {
   Rig rig;
   rig.flash.pages_max = 50;
   EXPECT_EQ(refusal(rig.reserve({1})), Code::kUnsupported);
+}
+
+TEST(Reserve, RefusesForGoodWhatThePushBudgetCouldNeverHold) {
+  RigOptions options;
+  options.push_pages = 100;  // a block is 103
+  Rig rig(options);
+  EXPECT_EQ(refusal(rig.reserve({1})), Code::kUnsupported);
+  EXPECT_EQ(rig.context->metrics.push_block_bytes_max.value(), bytes_of(100));
+  rig.expect_at_rest();
 }
 
 TEST(Reserve, RefusesEverythingWhileDraining) {

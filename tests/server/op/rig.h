@@ -136,7 +136,9 @@ class Rig {
   struct Loop : flash::FlashUser {
     Rig* rig = nullptr;
     bool on_recovered(const flash::FragmentInfo& f) override;
-    void on_target_failed(uint32_t) override {}
+    void on_target_failed(uint32_t target) override {
+      rig->operations->catalog().target_failed(target);
+    }
     void on_lost(const BlockId& b, const flash::Place& p, flash::DropReason r) override;
     Verdict on_reclaim(const BlockId& b, const flash::Place& p) override;
     bool on_live(const BlockId& b, const flash::Place& p) override;

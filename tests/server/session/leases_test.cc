@@ -59,7 +59,7 @@ TEST(Leases, LongerOnesAreCutToTheLimitAndSaySo) {
   EXPECT_EQ(a.lease(3600000).lease_ms, 60000u);
 }
 
-TEST(Leases, BeyondTheLimitAMatchIsRefused) {
+TEST(Leases, BeyondTheLimitAMatchIsAnsweredWithoutOne) {
   SessionOptions options;
   options.leases_max = 3;
   World world(1, options);
@@ -68,8 +68,11 @@ TEST(Leases, BeyondTheLimitAMatchIsRefused) {
   a.lease(10000);
   a.lease(10000);
   const wire::Matched fourth = a.lease(10000);
-  EXPECT_EQ(fourth.code, static_cast<uint8_t>(Code::kQuota));
+  EXPECT_EQ(fourth.code, 0);
+  EXPECT_EQ(fourth.n_blocks, 20u) << "what is there is there";
   EXPECT_EQ(fourth.lease, 0u);
+  EXPECT_EQ(fourth.lease_ms, 0u);
+  EXPECT_EQ(world.metric("varve_session_leases_refused_total"), 1);
   EXPECT_EQ(a.release(first), Code::kOk);
   EXPECT_NE(a.lease(10000).lease, 0u);
   EXPECT_EQ(a.lease(0).n_blocks, 20u);  // without a lease there is no limit

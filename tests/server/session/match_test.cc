@@ -60,6 +60,48 @@ TEST(Match, LeasesBeyondTheMergedPrefixAreTrimmedBeforeTheAnswer) {
   }
 }
 
+TEST(Match, ALeaseCoversEveryHitOrThereIsNone) {
+  World world(4);
+  TestClient client(world);
+  const uint32_t format = client.register_format(small_format());
+  const auto ids = ids_of(100);
+  know(world, ids, 0, 50);
+  world.homes[2]->leases_full = true;
+  const auto view = client.wait<wire::MatchedView>(client.match(format, ids, 5000));
+  EXPECT_EQ(view.body.code, 0);
+  EXPECT_EQ(view.body.n_blocks, 50u);
+  EXPECT_EQ(view.body.lease, 0u);
+  EXPECT_EQ(view.body.lease_ms, 0u);
+  for (const auto& home : world.homes)
+    EXPECT_TRUE(home->leases.empty()) << "the others gave theirs back before the answer";
+  EXPECT_EQ(world.metric("varve_session_leases"), 0);
+  EXPECT_EQ(world.metric("varve_session_leases_refused_total"), 1);
+  // A home that has nothing of the prefix has nothing to lease.
+  const uint32_t full = Shard::home(ids[0], kSlicesDefault, 4);
+  for (uint32_t s = 0; s < 4; ++s)
+    world.homes[s]->leases_full = s != full;
+  const auto one = client.wait<wire::MatchedView>(client.match(format, {ids[0]}, 5000));
+  EXPECT_NE(one.body.lease, 0u);
+}
+
+TEST(Match, CountsEveryIdOnceAsItsClientIsTold) {
+  World world(4);
+  TestClient client(world);
+  const uint32_t format = client.register_format(small_format());
+  const auto ids = ids_of(100);
+  know(world, ids, 0, 1, wire::TierKind::kFlash);
+  know(world, ids, 1, 3);
+  know(world, ids, 4, 100);  // behind the first miss of another home: no hits
+  client.wait<wire::MatchedView>(client.match(format, ids));
+  EXPECT_EQ(world.metric("varve_match_ids_total"), 100);
+  EXPECT_EQ(world.metric("varve_match_hits_total", "tier=\"flash\""), 1);
+  EXPECT_EQ(world.metric("varve_match_hits_total", "tier=\"dram\""), 2);
+  EXPECT_EQ(world.metric("varve_match_misses_total"), 97);
+  client.wait<wire::MatchedView>(client.match(format + 7, ids));
+  EXPECT_EQ(world.metric("varve_match_ids_total"), 200);
+  EXPECT_EQ(world.metric("varve_match_refused_ids_total"), 100);
+}
+
 TEST(Match, NothingFoundLeasesNothing) {
   World world(4);
   TestClient client(world);

@@ -198,7 +198,7 @@ void FakeHome::match(MatchPart& part) {
     const auto at = known.find(part.request->ids[position]);
     part.tiers[position] = at == known.end() ? wire::TierKind::kNone : at->second;
     if (at == known.end()) missed = true;
-    if (!missed && part.lease_ms > 0 && part.lease == 0) {
+    if (!missed && part.lease_ms > 0 && part.lease == 0 && !leases_full) {
       part.lease = (uint64_t{shard_ + 1} << 32) | ++lease_last_;
       leases[part.lease] = ~uint64_t{0};
     }

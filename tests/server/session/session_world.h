@@ -42,7 +42,8 @@ class FakeHome final : public Shard {
   bool at_rest() const override;
 
   // Switches and records.
-  bool hold = false;  // parts stay here until release_held()
+  bool leases_full = false;  // matches are answered without a lease
+  bool hold = false;         // parts stay here until release_held()
   Part::Kind hold_kind = Part::Kind::kMatch;
   void release_held();
   size_t held_count() const { return held_.size(); }

@@ -215,8 +215,13 @@ class Node {
       std::memcpy(arena.byte_at(loan.block->header, 256 + 32 * e), &entry, sizeof(entry));
     }
   }
+  // As a client does: while another writer is busy with the block, it asks again.
   Status push(uint32_t n, wire::AckKind ack) {
-    const GrantLoan loan = reserve(n);
+    GrantLoan loan = reserve(n);
+    for (int i = 0; i < 1000 && loan.outcome == wire::ReserveOutcome::kBusy; ++i) {
+      run_for(1 * kMillisecond);
+      loan = reserve(n);
+    }
     if (loan.outcome == wire::ReserveOutcome::kExists) return Status();
     if (loan.outcome != wire::ReserveOutcome::kGranted) return Status(loan.code, "refused");
     fill(loan, n);
@@ -287,6 +292,34 @@ class Node {
     }
     return static_cast<Code>(code);
   }
+  // A pull that is started and left to itself.
+  struct Parked {
+    std::unique_ptr<RequestIds> request;
+    PullPart part;
+    uint8_t code = 0xFF;
+    bool back = false;
+  };
+  std::unique_ptr<Parked> park(uint32_t n) {
+    node_ = this;
+    auto parked = std::make_unique<Parked>();
+    parked->request = one(n);
+    PullPart& part = parked->part;
+    part.session_reactor = reactors[0].get();
+    part.session = 100 + n;  // one each: what a session may have in progress is bounded
+    part.owner = parked.get();
+    part.on_back = [](Part& p) { static_cast<Parked*>(p.owner)->back = true; };
+    part.request = parked->request.get();
+    part.end = 1;
+    part.format = &format;
+    part.extent_end = static_cast<uint32_t>(format.tables[0].extents.size());
+    part.codes = &parked->code;
+    part.shard = Shard::home(id(n), options.slices, options.shards);
+    part.deliver_credit = [](Message& message) { back(*static_cast<CreditAsk*>(message.owner)); };
+    part.deliver_data = [](Message& message) { back(*static_cast<DataSend*>(message.owner)); };
+    home(n).submit(part);
+    return parked;
+  }
+  uint32_t target_of(uint32_t n) { return home(n).index().find({id(n), 0})->place.target; }
   void expect_at_rest() {
     run_for(2 * kSecond);
     for (const auto& shard : shards)
@@ -344,7 +377,9 @@ TEST(Shard, StoresAndDeliversABlock) {
 }
 
 TEST(Shard, FindsEveryDurableBlockAfterAPowerCut) {
-  Node node({});
+  NodeOptions options;
+  options.arena_bytes = 16 * kMiB;  // for nine blocks that are not yet flushed
+  Node node(options);
   for (uint32_t n = 0; n < 60; ++n)
     ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok()) << n;
   for (uint32_t n = 100; n < 108; ++n)
@@ -502,6 +537,102 @@ TEST(Shard, GoesOnWithOneTargetOfTwo) {
   }
   EXPECT_EQ(node.metric("varve_target_ok_shards", "target=\"0\""), 0);
   EXPECT_EQ(node.metric("varve_target_ok_shards", "target=\"1\""), 1);
+  node.expect_at_rest();
+}
+
+// Goal: what a client says of its format must never stop the daemon: refused, and all is well.
+TEST(Shard, RefusesAPullOfAnotherFormatWithSmallerExtents) {
+  Node node({});
+  EXPECT_TRUE(node.push(1, wire::AckKind::kDurable).ok());
+  node.stop();
+  node.boot();
+  for (const uint32_t bytes : {4096u, 69000u, 300000u}) {
+    SessionFormat other;
+    other.format.model.bytes[0] = std::byte{2};
+    other.format.ranks.push_back(std::vector<LayerSpec>(3, {LayerKind::kFull, bytes}));
+    other.fingerprint = other.format.fingerprint();
+    other.tables.push_back(*ExtentTable::of(other.format.ranks[0], 1));
+    std::swap(other, node.format);
+    EXPECT_EQ(node.pull(1), Code::kInvalid) << bytes;
+    std::swap(other, node.format);
+  }
+  EXPECT_EQ(node.pull(1), Code::kOk);
+  node.expect_at_rest();
+}
+
+// Goal: what lies on a failed target is a miss, and may be written again elsewhere.
+TEST(Shard, BlocksOfAFailedTargetAreMissesAndMayBeWrittenAgain) {
+  Node node({});
+  for (uint32_t n = 0; n < 20; ++n)
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+  node.stop();
+  node.boot();
+  node.devices[0]->vanish();
+  for (uint32_t n = 0; n < 20; ++n)
+    (void)node.pull(n);
+  node.run_for(5 * kSecond);
+  ASSERT_EQ(node.metric("varve_target_ok_shards", "target=\"0\""), 0);
+  uint32_t missed = 0;
+  for (uint32_t n = 0; n < 20; ++n) {
+    if (node.pull(n) == Code::kOk) continue;
+    ++missed;
+    EXPECT_FALSE(node.has(n)) << "match says hit, pull cannot";
+    EXPECT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+    EXPECT_EQ(node.target_of(n), 1u);
+    EXPECT_EQ(node.pull(n), Code::kOk);
+  }
+  EXPECT_GT(missed, 0u);
+  EXPECT_GE(node.metric("varve_lost_blocks_total", "reason=\"target_lost\""), missed);
+  node.expect_at_rest();
+}
+
+// Goal: who asked for durable and was told "exists" finds the block after a power cut.
+TEST(Shard, ExistsIsAsDurableAsWasAsked) {
+  Node node({});
+  for (uint32_t n = 0; n < 6; ++n) {
+    ASSERT_TRUE(node.push(n, wire::AckKind::kCached).ok());
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+  }
+  node.kill();
+  node.boot();
+  for (uint32_t n = 0; n < 6; ++n)
+    EXPECT_TRUE(node.has(n)) << n;
+}
+
+// Goal: a target that takes no request stops nobody's pushes and pulls of the other one.
+TEST(Shard, OneStuckTargetLeavesTheOtherItsPushesAndPulls) {
+  NodeOptions options;
+  options.arena_bytes = 16 * kMiB;
+  Node node(options);
+  std::vector<uint32_t> stuck, others;
+  for (uint32_t n = 0; n < 40; ++n) {
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+    (node.target_of(n) == 0 ? stuck : others).push_back(n);
+  }
+  node.stop();
+  node.boot();
+  node.devices[0]->stuck_set(true);
+  const Nanos began_ns = node.clock.now_ns();
+  std::vector<std::unique_ptr<Node::Parked>> parked;
+  for (uint32_t i = 0; i < 12; ++i)  // fewer than all pulls, more pages than half of the budget
+    parked.push_back(node.park(stuck[i % stuck.size()]));
+  for (uint32_t n = 100; n < 200; ++n) {
+    EXPECT_TRUE(node.push(n, wire::AckKind::kCached).ok()) << n;
+    node.run_for(10 * kMillisecond);  // time for its write, where it can be written
+  }
+  for (const uint32_t n : others)
+    EXPECT_EQ(node.pull(n), Code::kOk) << n;
+  EXPECT_LT(node.clock.now_ns() - began_ns, 8 * kSecond) << "before the target counts as failed";
+  EXPECT_EQ(node.metric("varve_target_ok_shards", "target=\"0\""), 1);
+  node.devices[0]->stuck_set(false);
+  EXPECT_TRUE(node.run_until([&] {
+    for (const auto& pull : parked) {
+      if (!pull->back) return false;
+    }
+    return true;
+  }));
+  for (const auto& pull : parked)
+    EXPECT_EQ(pull->code, 0);
   node.expect_at_rest();
 }
 

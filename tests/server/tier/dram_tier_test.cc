@@ -176,11 +176,12 @@ TEST(DramTier, KeepsADirtyBlockUntilItsAppendIsDoneAndThenMakesItResident) {
   EXPECT_TRUE(rig.tier.at_rest());
 }
 
-TEST(DramTier, EvictsTheOldestResidentFirstAndATouchMakesYounger) {
+TEST(DramTier, EvictsTheOldestResidentFirstAndAPinMakesYounger) {
   Rig rig(40, {.pull = 20, .resident = 6}, 8);
   for (uint32_t slot = 0; slot < 3; ++slot)
     rig.pull(slot, 1);  // two pages each
-  rig.tier.touch(*rig.tier.find(0));
+  rig.tier.pin(*rig.tier.find(0));
+  rig.tier.unpin(*rig.tier.find(0));
   rig.pull(3, 1);
   EXPECT_NE(rig.tier.find(0), nullptr);
   EXPECT_EQ(rig.tier.find(1), nullptr);
