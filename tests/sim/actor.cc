@@ -198,8 +198,7 @@ void Actor::on_event(const Event& event) {
     case Event::Kind::kMatched:
       return on_matched(event);
     case Event::Kind::kReserved:
-      reserved_ = event.codes;
-      return;
+      return;  // the end says it all
     case Event::Kind::kLayer:
       return on_layer(event);
     case Event::Kind::kPulled:
@@ -217,13 +216,58 @@ void Actor::on_matched(const Event& event) {
   n_blocks_ = event.n_blocks;
   lease_ = event.lease;
   stats_.hit_blocks += n_blocks_;
+  if (n_blocks_ > 0 && random_.chance(30)) return start_foreign();
   if (n_blocks_ > 0) return start_pull();
   if (lease_ != 0) core_->release(lease_);
   lease_ = 0;
   start_push();
 }
 
+// A client that is wrong about the format of what it pulls is told so, and hurts nobody.
+void Actor::start_foreign() {
+  const auto other = static_cast<uint32_t>((format_ + 1) % library_.formats.size());
+  PullRequest request;
+  request.format = format_ids_[other];
+  request.rank = static_cast<uint32_t>(random_.below(library_.formats[other].rank_count()));
+  request.ids.assign(ids_[format_][document_].begin(),
+                     ids_[format_][document_].begin() + n_blocks_);
+  for (uint32_t i = 0; i < n_blocks_; ++i)
+    request.slots.push_back(i);
+  request.layout = &layouts_[other][request.rank];
+  request.lease = lease_;
+  request.deadline_ns = 200 * kMillisecond;
+  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
+  next_layer_ = 0;
+  check_poison();
+  poison();
+  auto op = core_->pull(std::move(request));
+  world_.expect(op.has_value(), "pull refused");
+  op_ = *op;
+  step_ = Step::kForeign;
+}
+
+void Actor::on_foreign(const Event& event) {
+  step_ = Step::kIdle;
+  for (const Code code : event.codes)
+    world_.expect(code != Code::kOk, "I1 a block was delivered in another format");
+  check_poison();
+  if (cancelled_) {
+    lease_ = 0;
+    return;
+  }
+  start_pull();
+}
+
+bool Actor::may_fail(uint32_t i) const {
+  if (library_.oracle.is_excused({ids_[format_][document_][i], rank_})) return true;
+  if (!targets_[i]) return world_.any_fault();
+  return world_.faulted(*targets_[i]);
+}
+
 void Actor::start_pull() {
+  targets_.clear();
+  for (uint32_t i = 0; i < n_blocks_; ++i)
+    targets_.push_back(world_.target_of({ids_[format_][document_][i], rank_}));
   PullRequest request;
   request.format = format_ids_[format_];
   request.rank = rank_;
@@ -249,6 +293,7 @@ void Actor::on_layer(const Event& event) {
 }
 
 void Actor::on_pulled(const Event& event) {
+  if (step_ == Step::kForeign) return on_foreign(event);
   const bool audit = step_ == Step::kAudit;
   step_ = Step::kIdle;
   check_pulled(event.codes, audit);
@@ -261,8 +306,9 @@ void Actor::on_pulled(const Event& event) {
                            lease_boot_ == world_.boots() && event.status.ok();
   if (undisturbed && !world_.options().faults.bit_rot_per_mille &&
       !world_.options().faults.read_error_per_mille) {
-    for (const Code code : event.codes) {
-      world_.expect(code == Code::kOk,
+    for (uint32_t i = 0; i < event.codes.size(); ++i) {
+      const Code code = event.codes[i];
+      world_.expect(code == Code::kOk || may_fail(i),
                     std::string("I4 a leased block was not readable: ") + code_name(code) +
                         ", rank " + std::to_string(rank_) + ", blocks " +
                         std::to_string(n_blocks_) + ", ns to the deadline " +
@@ -323,7 +369,6 @@ void Actor::start_push() {
   world_.expect(op.has_value(), "push refused");
   op_ = *op;
   step_ = Step::kPush;
-  reserved_.clear();
   next_layer_ = 0;
   wait_until_ns_ = world_.now_ns();
 }
@@ -335,9 +380,8 @@ void Actor::on_pushed(const Event& event) {
     const BlockId block{ids_[format_][document_][push_first_ + i], rank_};
     if (event.codes[i] == Code::kOk) {
       ++stats_.pushed_blocks;
-      // "Existed" counts as success too, but is only as durable as its own writer asked.
-      const bool granted = i < reserved_.size() && reserved_[i] == Code::kOk;
-      if (granted) library_.oracle.acked(block, ack_ == wire::AckKind::kDurable);
+      // "Existed" is as good an acknowledgement as a write of one's own.
+      library_.oracle.acked(block, ack_ == wire::AckKind::kDurable);
     } else {
       ++stats_.failed_pushes;
     }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "client/varve.h"
@@ -47,8 +48,12 @@ class Actor {
   bool ready() const { return core_->state() == SessionState::kReady; }
 
  private:
-  enum class Step : uint8_t { kIdle, kMatch, kPull, kPush, kAudit };
+  enum class Step : uint8_t { kIdle, kMatch, kForeign, kPull, kPush, kAudit };
   void start();
+  void start_foreign();
+  void on_foreign(const Event& event);
+  // Whether a fault that was injected may cost this block, as far as the match could tell.
+  bool may_fail(uint32_t i) const;
   void start_pull();
   void start_push();
   void on_event(const Event& event);
@@ -80,6 +85,7 @@ class Actor {
   OpId op_ = 0;
   uint32_t format_ = 0, document_ = 0, rank_ = 0;
   uint32_t n_blocks_ = 0;
+  std::vector<std::optional<uint32_t>> targets_;  // of the blocks that are pulled, at the match
   uint64_t lease_ = 0;
   Nanos lease_until_ns_ = 0;
   uint32_t lease_boot_ = 0;
@@ -87,7 +93,6 @@ class Actor {
   uint64_t salt_ = 0;
   wire::AckKind ack_ = wire::AckKind::kCached;
   uint32_t push_first_ = 0;
-  std::vector<Code> reserved_;
   bool cancelled_ = false, poisoned_ = false;
   Nanos op_deadline_ns_ = 0;
   Nanos wait_until_ns_ = 0;

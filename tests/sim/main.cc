@@ -3,6 +3,7 @@
 //
 //   varve_sim --seeds 200 --start 1     each seed twice; equal hashes, or it fails
 //   varve_sim --seed 7 --trace          one run, with its numbers
+//   varve_sim --regressions FILE        the seeds that failed once: one a line, # and why behind it
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "common/base/base.h"
 #include "tests/sim/run.h"
@@ -19,8 +22,31 @@ namespace {
 
 struct Arguments {
   uint64_t seeds = 0, start = 1, seed = 0;
+  std::vector<uint64_t> listed;  // what runs
+  bool chosen = false;
   bool trace = false, mutant = false, once = false;
 };
+
+// False, with a message, when the file cannot be read or a line does not begin with a seed.
+bool read_seeds(const char* path, std::vector<uint64_t>* seeds) {
+  std::ifstream file(path);
+  std::string line;
+  for (uint32_t number = 1; std::getline(file, line); ++number) {
+    const std::string text = line.substr(0, line.find('#'));
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    char* end = nullptr;
+    const uint64_t seed = std::strtoull(text.c_str(), &end, 10);
+    if (seed == 0 || text.find_first_not_of(" \t\r", static_cast<size_t>(end - text.c_str())) !=
+                         std::string::npos) {
+      std::fprintf(stderr, "varve_sim: %s:%u: not a seed\n", path, number);
+      return false;
+    }
+    seeds->push_back(seed);
+  }
+  if (file.eof() && !file.bad()) return true;
+  std::fprintf(stderr, "varve_sim: cannot read %s\n", path);
+  return false;
+}
 
 bool parse(int argc, char** argv, Arguments& out) {
   for (int i = 1; i < argc; ++i) {
@@ -38,6 +64,8 @@ bool parse(int argc, char** argv, Arguments& out) {
       ok = number(out.start);
     else if (flag == "--seed")
       ok = number(out.seed);
+    else if (flag == "--regressions")
+      ok = out.chosen = i + 1 < argc && read_seeds(argv[++i], &out.listed);
     else if (flag == "--trace")
       out.trace = true;
     else if (flag == "--once")
@@ -49,13 +77,16 @@ bool parse(int argc, char** argv, Arguments& out) {
     if (!ok) {
       std::fprintf(
           stderr,
-          "varve_sim: bad argument %s\nusage: varve_sim --seeds N [--start S] [--once] | --seed X"
-          " [--trace] [--mutant-ack-before-flush]\n",
+          "varve_sim: bad argument %s\nusage: varve_sim --seeds N [--start S] | --seed X [--trace]"
+          " | --regressions FILE; [--once] [--mutant-ack-before-flush]\n",
           flag.c_str());
       return false;
     }
   }
-  return out.seeds > 0 || out.seed > 0;
+  for (uint64_t seed = out.start; seed < out.start + out.seeds; ++seed)
+    out.listed.push_back(seed);
+  if (out.seed > 0) out.listed.push_back(out.seed);
+  return out.chosen || !out.listed.empty();
 }
 
 // The child's hash, or false when it failed (its message is on stderr already).
@@ -101,11 +132,9 @@ int main(int argc, char** argv) {
   varve::sim::RunOptions options;
   options.trace = arguments.trace;
   options.ack_before_flush_mutant = arguments.mutant;
-  const uint64_t first = arguments.seeds > 0 ? arguments.start : arguments.seed;
-  const uint64_t count = arguments.seeds > 0 ? arguments.seeds : 1;
   uint64_t failed = 0;
   varve::sim::RunResult sum;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  for (const uint64_t seed : arguments.listed) {
     varve::sim::RunResult a, b;
     if (!run_apart(seed, options, &a)) {
       ++failed;
@@ -122,16 +151,17 @@ int main(int argc, char** argv) {
     }
     std::printf("seed %" PRIu64 " hash %016" PRIx64 "\n", seed, a.hash);
     sum.kills += a.kills;
+    sum.target_faults += a.target_faults;
     sum.pulled_blocks += a.pulled_blocks;
     sum.pushed_blocks += a.pushed_blocks;
     sum.audited_blocks += a.audited_blocks;
     sum.evicted_blocks += a.evicted_blocks;
     sum.hit_blocks += a.hit_blocks;
   }
-  std::printf("sim: %" PRIu64 " seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64
-              " blocks pushed, %" PRIu64 " hit, %" PRIu64 " pulled, %" PRIu64 " evicted, %" PRIu64
-              " audited after the last kill\n",
-              count, failed, sum.kills, sum.pushed_blocks, sum.hit_blocks, sum.pulled_blocks,
-              sum.evicted_blocks, sum.audited_blocks);
+  std::printf("sim: %zu seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64
+              " target faults, %" PRIu64 " blocks pushed, %" PRIu64 " hit, %" PRIu64
+              " pulled, %" PRIu64 " evicted, %" PRIu64 " audited after the last kill\n",
+              arguments.listed.size(), failed, sum.kills, sum.target_faults, sum.pushed_blocks,
+              sum.hit_blocks, sum.pulled_blocks, sum.evicted_blocks, sum.audited_blocks);
   return failed == 0 ? 0 : 1;
 }

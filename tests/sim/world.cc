@@ -1,6 +1,7 @@
 // World: boot, kill, and the order of turns.
 #include "tests/sim/world.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -8,7 +9,8 @@ namespace varve::sim {
 
 namespace {
 constexpr char kAddress[] = "node";
-}
+constexpr Nanos kIoNanosMax = 300 * kMillisecond;
+}  // namespace
 
 World::World(uint64_t seed, const NodeOptions& options)
     : seed_(seed),
@@ -33,6 +35,7 @@ void World::boot() {
   ++boots_;
   note(boots_);
   auto life = std::make_unique<Life>();
+  life->faulted.assign(options_.targets, false);
   std::vector<flash::TargetInfo> targets;
   for (uint32_t t = 0; t < options_.targets; ++t) {
     flash::TargetOptions options;
@@ -108,6 +111,8 @@ Status World::boot_shard(Life& life, uint32_t shard,
   options.flash.shards = options_.shards;
   options.flash.checkpoint_interval_ns = 2 * kSecond;
   options.flash.ack_before_flush_mutant = options_.ack_before_flush_mutant;
+  // A target that is stuck has failed (L6) within the life in which it happened.
+  if (options_.target_faults) options.flash.io_ns_max = kIoNanosMax;
   options.pull_window_bytes = 256 * kKiB;
   options.lease_ms_max = 2000;
   options.pushes_max = 64;
@@ -250,8 +255,87 @@ int64_t World::metric_sum(const std::string& name) const {
   return sum;
 }
 
-std::vector<FaultDevice*> World::devices() const {
-  return alive() ? life_->devices : std::vector<FaultDevice*>();
+void World::fault(uint32_t target, TargetFault fault, std::vector<BlockId>* hit) {
+  VARVE_ASSERT(alive());
+  VARVE_ASSERT(target < options_.targets, target);
+  note(0xFA0 + static_cast<uint64_t>(fault) * 8 + target);
+  if (fault == TargetFault::kBadSector) return bad_sector(target, hit);
+  life_->faulted[target] = true;
+  for (uint32_t s = 0; s < options_.shards; ++s) {
+    FaultDevice& device = *life_->devices[s * options_.targets + target];
+    switch (fault) {
+      case TargetFault::kStuck:
+      case TargetFault::kStuckForAWhile:
+        device.stuck_set(true);
+        break;
+      case TargetFault::kVanished:
+        device.vanish();
+        break;
+      case TargetFault::kFull:
+        device.full_set(true);
+        break;
+      case TargetFault::kBadSector:
+        break;
+    }
+  }
+}
+
+void World::unstick(uint32_t target) {
+  if (!alive()) return;
+  for (uint32_t s = 0; s < options_.shards; ++s) {
+    life_->devices[s * options_.targets + target]->stuck_set(false);
+  }
+}
+
+// A page of the first block found there, for the shard that reads it.
+void World::bad_sector(uint32_t target, std::vector<BlockId>* hit) {
+  struct Wanted {
+    uint32_t target;
+    std::optional<std::pair<BlockId, flash::Place>> found;
+  } wanted{target, {}};
+  for (uint32_t s = 0; s < options_.shards && !wanted.found; ++s) {
+    const auto visit = [](void* context, const BlockId& block, const Located& located) {
+      auto& w = *static_cast<Wanted*>(context);
+      if (w.found || located.state != FragmentState::kFlash) return;
+      if (located.place.target == w.target) w.found = {block, located.place};
+    };
+    uint32_t cursor = 0;
+    do {
+      cursor = life_->shards[s]->index().scan(cursor, 1024, visit, &wanted);
+    } while (cursor != 0);
+    if (!wanted.found) continue;
+    const auto& [block, place] = *wanted.found;
+    const std::optional<uint64_t> header = header_page(target, block);
+    if (!header) return;
+    const uint64_t page = *header + random_.below(place.pages);
+    life_->devices[s * options_.targets + target]->sector_error_set(bytes_of(page), kPageBytes);
+    hit->push_back(block);
+  }
+}
+
+// Where its fragment begins on the platter, by its header; the newest or an older one of it.
+std::optional<uint64_t> World::header_page(uint32_t target, const BlockId& block) const {
+  const ConstByteSpan bytes = platters_[target]->bytes();
+  for (uint64_t page = 0; page < bytes.size() / kPageBytes; ++page) {
+    const auto header = load<flash::FragmentHeader>(bytes, bytes_of(page));
+    if (header.base == block.base && header.rank == block.rank && header.extent_count > 0) {
+      return page;
+    }
+  }
+  return std::nullopt;
+}
+
+bool World::any_fault() const {
+  return alive() &&
+         std::find(life_->faulted.begin(), life_->faulted.end(), true) != life_->faulted.end();
+}
+
+std::optional<uint32_t> World::target_of(const BlockId& block) const {
+  if (!alive()) return std::nullopt;
+  const uint32_t home = Shard::home(block.base, options_.slices, options_.shards);
+  const auto located = life_->shards[home]->index().find(block);
+  if (!located || located->state != FragmentState::kFlash) return std::nullopt;
+  return located->place.target;
 }
 
 }  // namespace varve::sim

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,14 @@ struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   uint64_t arena_bytes = 4 * kMiB;  // per shard
   uint32_t fragments_max = 4096;
   FaultPlan faults;
+  bool target_faults = false;  // whole targets fail too, and are given up soon
   Nanos device_latency_min_ns = 20 * kMicrosecond, device_latency_max_ns = 400 * kMicrosecond;
   bool ack_before_flush_mutant = false;
 };
+
+// What befalls a whole target in one life, or one sector of it; gone with the next boot.
+enum class TargetFault : uint8_t { kStuck, kStuckForAWhile, kVanished, kFull, kBadSector };
+inline constexpr uint32_t kTargetFaults = 5;
 
 class World {
  public:
@@ -69,7 +75,15 @@ class World {
   int64_t metric(const std::string& name, const std::string& labels = "") const;
   // Sum over all labels.
   int64_t metric_sum(const std::string& name) const;
-  std::vector<FaultDevice*> devices() const;
+  // Injects a fault at one target of this life, for all its shards. kBadSector: one page of a block
+  // that is on this target now, if there is one; `hit` names it.
+  void fault(uint32_t target, TargetFault fault, std::vector<BlockId>* hit);
+  void unstick(uint32_t target);
+  // A fault that may cost any block of this target was injected in this life.
+  bool faulted(uint32_t target) const { return alive() && life_->faulted[target]; }
+  bool any_fault() const;
+  // Where a block lies; nothing while it is in memory only, or not there at all.
+  std::optional<uint32_t> target_of(const BlockId& block) const;
   const NodeOptions& options() const { return options_; }
   uint32_t boots() const { return boots_; }
 
@@ -78,10 +92,13 @@ class World {
     std::vector<std::unique_ptr<Reactor>> reactors;
     std::vector<std::vector<std::byte>> arenas;
     std::vector<std::unique_ptr<Shard>> shards;
-    std::vector<FaultDevice*> devices;
+    std::vector<FaultDevice*> devices;  // [shard * targets + target]
+    std::vector<bool> faulted;          // per target
     std::unique_ptr<SessionTable> sessions;
   };
   void abandon(SimFabric::Death death);
+  void bad_sector(uint32_t target, std::vector<BlockId>* hit);
+  std::optional<uint64_t> header_page(uint32_t target, const BlockId& block) const;
   Status boot_shard(Life& life, uint32_t shard, const std::vector<flash::TargetInfo>& targets);
 
   uint64_t seed_;
