@@ -123,7 +123,8 @@ struct FileDeviceOptions {
   uint64_t free_floor_bytes = 0;  // a creation leaves at least this many on the file system
 };
 
-// Refuses by Status and a log line that names the path, the cause and the remedy. O_DIRECT is
+// Refuses by a Status whose text names the cause and the remedy; the caller knows the path and says
+// it once. kIo, and kUnavailable with ENOENT or ENODEV, mean a lost drive. O_DIRECT is
 // probed by a real aligned read of the first page, and in a new file by a write of it, because file
 // systems accept the flag and refuse the I/O; what exists is not written to. A file that another
 // *process* has open as a target is refused (kUnavailable); within one process the shards may open
@@ -131,6 +132,11 @@ struct FileDeviceOptions {
 // target stays allocated.
 Result<std::unique_ptr<BlockDevice>> open_file_device(Reactor& reactor,
                                                       const FileDeviceOptions& options);
+
+// A drive that was lost before it could be opened: failed() from the start with `cause`, so that
+// its place among the targets is kept and every request of it ends with kUnavailable (D4).
+std::unique_ptr<BlockDevice> make_failed_device(Reactor& reactor, const std::string& name,
+                                                uint64_t capacity_bytes, Status cause);
 
 // Plain synchronous page I/O, O_DIRECT, for start-up work before the shards run (superblocks).
 class FileHandle {

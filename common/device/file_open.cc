@@ -58,84 +58,95 @@ class Descriptor {
   int fd_;
 };
 
-// One line that names the target, the cause and the remedy; the Status goes up without it.
-Status refuse(const std::string& path, Status status, const char* remedy) {
-  logf(LogLevel::kError, "device", "target %s: %s%s%s; %s", path.c_str(), status.what(),
-       status.errno_value() != 0 ? ": " : "",
-       status.errno_value() != 0 ? std::strerror(status.errno_value()) : "", remedy);
-  return status;
+// Why a path is no target. The text names cause and remedy; who asked says it once, with the path.
+Status refuse_no_direct_io(int32_t error) {
+  return Status(Code::kUnsupported,
+                "O_DIRECT does not work here; put the target on ext4, xfs or a block device",
+                error);
 }
 
-Status refuse_no_direct_io(const std::string& path, int32_t error) {
-  return refuse(path, Status(Code::kUnsupported, "O_DIRECT does not work here", error),
-                "put the target on ext4, xfs or a block device");
+// What an open() of a target that is there says. The descriptors are the process's, not the
+// target's: they have a remedy of their own.
+Status refuse_open(int32_t error) {
+  if (error == EMFILE || error == ENFILE) {
+    return Status(Code::kOverloaded, "no descriptor is left to open it; raise ulimit -n", error);
+  }
+  if (error == EINVAL) return refuse_no_direct_io(error);
+  return Status::io("cannot be opened; check path, permissions and drive", error);
+}
+
+// Under /dev a file lies in memory and hides that the drive is not there.
+bool is_under_dev(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  char* real = realpath(folder.c_str(), nullptr);
+  if (real != nullptr) folder = std::string(real) + "/";
+  std::free(real);
+  return folder.rfind("/dev/", 0) == 0;
 }
 
 // Another process with the same target would overwrite it. The lock is per process, so that every
 // shard may have its own descriptor; it goes when the process closes its last one, or any of them,
 // and is taken again with the next open.
-Status lock(const std::string& path, int fd) {
+Status lock(int fd) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   if (fcntl(fd, F_SETLK, &whole) == 0) return Status();
   const int32_t error = errno;
   if (error != EACCES && error != EAGAIN) {
-    return refuse(path, Status::io("the lock failed", error), "check the file system");
+    return Status::io("the lock failed; check the file system", error);
   }
-  return refuse(path, Status(Code::kUnavailable, "another process uses it", error),
-                "stop the other daemon or give this one its own targets");
+  return Status(Code::kUnavailable,
+                "another process uses it; stop the other daemon or give this one its own targets",
+                error);
 }
 
-Status make_full(const std::string& path, int fd, uint64_t bytes) {
+Status make_full(int fd, uint64_t bytes) {
   if (fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return Status();
   const int32_t error = errno;
   if (error == ENOSPC || error == EDQUOT) {
-    return refuse(path, Status(Code::kNoSpace, "no room to preallocate it", error),
-                  "free space or make the target smaller");
+    return Status(Code::kNoSpace,
+                  "no room to preallocate it; free space or make the target smaller", error);
   }
   if (error != EOPNOTSUPP && error != ENOSYS) {
-    return refuse(path, Status::io("preallocation failed", error), "check the file system");
+    return Status::io("preallocation failed; check the file system", error);
   }
   // A file system without fallocate: real zeros do the same, slowly.
   const Pages zeros = make_pages(kFillBytes);
   for (uint64_t offset = 0; offset < bytes; offset += kFillBytes) {
     const uint64_t piece = std::min(kFillBytes, bytes - offset);
     const Status status = write_pages(fd, offset, {zeros.get(), piece});
-    if (!status.ok()) return refuse(path, status, "free space or make the target smaller");
+    VARVE_RETURN_IF_ERROR(status);
   }
   return Status();
 }
 
-Status check_free_space(const std::string& path, int fd, const FileDeviceOptions& options) {
+Status check_free_space(int fd, const FileDeviceOptions& options) {
   struct statvfs info {};
   if (fstatvfs(fd, &info) != 0) {
-    return refuse(path, Status::io("the free space is unknown", errno), "check the file system");
+    return Status::io("the free space is unknown; check the file system", errno);
   }
   const uint64_t free_bytes = static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
   if (free_bytes >= options.create_bytes &&
       free_bytes - options.create_bytes >= options.free_floor_bytes) {
     return Status();
   }
-  logf(LogLevel::kError, "device",
-       "target %s: creating it needs %llu MiB and must leave %llu MiB, but only %llu MiB are free; "
-       "free space, make the target smaller or lower the floor",
-       path.c_str(), static_cast<unsigned long long>(options.create_bytes / kMiB),
-       static_cast<unsigned long long>(options.free_floor_bytes / kMiB),
-       static_cast<unsigned long long>(free_bytes / kMiB));
-  return Status::no_space("creating the target would go below the free-space floor");
+  return Status::no_space(
+      "creating it would go below the free-space floor; free space, make the target smaller or "
+      "lower the floor");
 }
 
 // A new file is ours: zeros are written to its first page and read back.
-Status probe_new(const std::string& path, int fd) {
+Status probe_new(int fd) {
   const Pages page = make_pages(kPageBytes);
   Status status = write_pages(fd, 0, {page.get(), kPageBytes});
   std::memset(page.get(), 0xff, kPageBytes);
   if (status.ok()) status = read_pages(fd, 0, {page.get(), kPageBytes});
-  if (!status.ok()) return refuse_no_direct_io(path, status.errno_value());
+  if (!status.ok()) return refuse_no_direct_io(status.errno_value());
   const bool zeros = std::all_of(page.get(), page.get() + kPageBytes,
                                  [](std::byte b) { return b == std::byte{0}; });
-  return zeros ? Status() : refuse_no_direct_io(path, 0);
+  return zeros ? Status() : refuse_no_direct_io(0);
 }
 
 // Makes the entry of `path` in its folder durable.
@@ -145,21 +156,21 @@ Status flush_folder(const std::string& path) {
   if (folder.empty()) folder = "/";
   const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0 || fsync(fd.get()) != 0) {
-    return refuse(path, Status::io("its folder cannot be flushed", errno), "check the file system");
+    return Status::io("its folder cannot be flushed; check the file system", errno);
   }
   return Status();
 }
 
 // Fills the file behind `fd`, still under its temporary name.
-Status fill_new(const std::string& path, int fd, const FileDeviceOptions& options) {
+Status fill_new(int fd, const FileDeviceOptions& options) {
   if (ftruncate(fd, 0) != 0) {
-    return refuse(path, Status::io("truncation failed", errno), "check the file system");
+    return Status::io("truncation failed; check the file system", errno);
   }
-  VARVE_RETURN_IF_ERROR(check_free_space(path, fd, options));
-  VARVE_RETURN_IF_ERROR(make_full(path, fd, options.create_bytes));
-  VARVE_RETURN_IF_ERROR(probe_new(path, fd));
+  VARVE_RETURN_IF_ERROR(check_free_space(fd, options));
+  VARVE_RETURN_IF_ERROR(make_full(fd, options.create_bytes));
+  VARVE_RETURN_IF_ERROR(probe_new(fd));
   if (fsync(fd) != 0) {
-    return refuse(path, Status::io("flush failed", errno), "check the file system");
+    return Status::io("flush failed; check the file system", errno);
   }
   return Status();
 }
@@ -167,28 +178,33 @@ Status fill_new(const std::string& path, int fd, const FileDeviceOptions& option
 Result<OpenedFile> create(const FileDeviceOptions& options) {
   const std::string& path = options.path;
   if (options.create_bytes % kPageBytes != 0) {
-    return refuse(path, Status::invalid("its size is no multiple of 4096 bytes"), "round it");
+    return Status::invalid("its size is no multiple of 4096 bytes; round it");
+  }
+  if (is_under_dev(path)) {
+    return Status(Code::kUnavailable,
+                  "a file is never created below /dev; check the drive and its name", ENOENT);
   }
   const std::string temporary = path + ".creating";
   Descriptor fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600));
   if (fd.get() < 0) {
     const int32_t error = errno;
     if (error != EINVAL) {
-      return refuse(path, Status::io("cannot be created", error), "check folder and permissions");
+      if (error == EMFILE || error == ENFILE) return refuse_open(error);
+      return Status::io("cannot be created; check folder and permissions", error);
     }
     unlink(temporary.c_str());  // the name is there although the open was refused
-    return refuse_no_direct_io(path, error);
+    return refuse_no_direct_io(error);
   }
-  VARVE_RETURN_IF_ERROR(lock(path, fd.get()));
+  VARVE_RETURN_IF_ERROR(lock(fd.get()));
   struct stat ours {};
   struct stat named {};
   if (fstat(fd.get(), &ours) != 0 || stat(temporary.c_str(), &named) != 0 ||
       ours.st_ino != named.st_ino) {
-    return refuse(path, Status::unavailable("another process just created it"), "start again");
+    return Status::unavailable("another process just created it; start again");
   }
-  Status status = fill_new(path, fd.get(), options);
+  Status status = fill_new(fd.get(), options);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = refuse(path, Status::io("renaming failed", errno), "check the folder");
+    status = Status::io("renaming failed; check the folder", errno);
   }
   if (!status.ok()) {
     unlink(temporary.c_str());
@@ -206,17 +222,17 @@ Result<uint64_t> block_device_bytes(const std::string& path, int fd) {
   // A mounted drive refuses an exclusive open; our own, plain ones do not stand in its way.
   const Descriptor exclusive(::open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
   if (exclusive.get() < 0 && errno == EBUSY) {
-    return refuse(path, Status(Code::kUnavailable, "mounted or used by the kernel", errno),
-                  "unmount it or choose another drive");
+    return Status(Code::kUnavailable,
+                  "mounted or used by the kernel; unmount it or choose another drive", errno);
   }
   uint64_t bytes = 0;
   int sector_bytes = 0;
   if (ioctl(fd, BLKGETSIZE64, &bytes) != 0 || ioctl(fd, BLKSSZGET, &sector_bytes) != 0) {
-    return refuse(path, Status::io("its size is unknown", errno), "check the drive");
+    return Status::io("its size is unknown; check the drive", errno);
   }
   if (sector_bytes <= 0 || kPageBytes % static_cast<uint32_t>(sector_bytes) != 0) {
-    return refuse(path, Status::unsupported("its sectors do not divide 4096 bytes"),
-                  "format it with sectors of 512 or 4096 bytes");
+    return Status::unsupported(
+        "its sectors do not divide 4096 bytes; format it with sectors of 512 or 4096 bytes");
   }
   return bytes;
 }
@@ -224,14 +240,10 @@ Result<uint64_t> block_device_bytes(const std::string& path, int fd) {
 Result<OpenedFile> open_existing(const FileDeviceOptions& options, const struct stat& info) {
   const std::string& path = options.path;
   if (!S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
-    return refuse(path, Status::invalid("neither a file nor a block device"),
-                  "choose another path");
+    return Status::invalid("neither a file nor a block device; choose another path");
   }
   Descriptor fd(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
-  if (fd.get() < 0) {
-    if (errno == EINVAL) return refuse_no_direct_io(path, errno);
-    return refuse(path, Status::io("cannot be opened", errno), "check path and permissions");
-  }
+  if (fd.get() < 0) return refuse_open(errno);
   OpenedFile opened;
   opened.is_block_device = S_ISBLK(info.st_mode);
   if (opened.is_block_device) {
@@ -241,13 +253,13 @@ Result<OpenedFile> open_existing(const FileDeviceOptions& options, const struct 
   }
   opened.capacity_bytes = round_down(opened.capacity_bytes, kPageBytes);
   if (opened.capacity_bytes == 0) {
-    return refuse(path, Status::invalid("it is empty"), "remove it, so that it can be created");
+    return Status::io("it is empty; remove it, so that it can be created", 0);
   }
-  VARVE_RETURN_IF_ERROR(lock(path, fd.get()));  // after the last close of another descriptor of it
+  VARVE_RETURN_IF_ERROR(lock(fd.get()));  // after the last close of another descriptor of it
   const Pages page = make_pages(kPageBytes);
   const Status status = read_pages(fd.get(), 0, {page.get(), kPageBytes});
-  if (status.errno_value() == EINVAL) return refuse_no_direct_io(path, EINVAL);
-  if (!status.ok()) return refuse(path, status, "check the drive");
+  if (status.errno_value() == EINVAL) return refuse_no_direct_io(EINVAL);
+  VARVE_RETURN_IF_ERROR(status);
   opened.fd = fd.give();
   return opened;
 }
@@ -259,11 +271,10 @@ Result<OpenedFile> open_target_file(const FileDeviceOptions& options) {
   struct stat info {};
   if (stat(options.path.c_str(), &info) == 0) return open_existing(options, info);
   if (errno != ENOENT) {
-    return refuse(options.path, Status::io("cannot be examined", errno), "check the path");
+    return Status::io("cannot be examined; check the path", errno);
   }
   if (options.create_bytes > 0) return create(options);
-  return refuse(options.path, Status(Code::kUnavailable, "does not exist", ENOENT),
-                "check the path or let it be created");
+  return Status(Code::kUnavailable, "does not exist; check the drive and the path", ENOENT);
 }
 
 Status read_pages(int fd, uint64_t offset_bytes, ByteSpan pages) {

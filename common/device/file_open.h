@@ -13,7 +13,8 @@ struct OpenedFile {
   bool is_block_device = false;
 };
 
-// Says on the log what stood in the way, with path and numbers, and returns the Status.
+// The text of a refusal names cause and remedy; nothing is logged here. kIo and a kUnavailable with
+// ENOENT or ENODEV say that the drive is lost; everything else, that this is no target for us.
 Result<OpenedFile> open_target_file(const FileDeviceOptions& options);
 
 // Whole pages at once, blocking; short I/O continued, EINTR retried. For start-up and fault work

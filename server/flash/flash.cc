@@ -169,7 +169,7 @@ void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeomet
   Target& target = engine.target;
   target.on_changed = changed;
   target.on_changed_owner = this;
-  target.metrics.ok.set(1);
+  target.metrics.ok.set(target.ok() ? 1 : 0);
   engine.failures = &failures_;
   target.io.on_failed_set(
       [](void* owner, Status) {

@@ -75,7 +75,9 @@ struct CommonStart {
 Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min);
 // Formats a blank target (new, or first MiB all zero), or opens one of this node. Refuses by name
 // and leaves untouched: a target of another node, another index, another geometry, a newer version,
-// or foreign data. Raises the boot generation to that of the start and flushes it.
+// or foreign data. kIo: what was there is gone (smaller than formatted, unreadable). Raises the
+// boot generation to that of the start and flushes it. Logs nothing: the caller knows what a
+// refusal means.
 Result<TargetInfo> prepare_target(const TargetOptions& options, const std::byte (&node_uuid)[16],
                                   Entropy& entropy);
 // The same on bytes in memory, for simulation and tests: pages 0 and 1 of a platter.

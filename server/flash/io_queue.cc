@@ -14,6 +14,7 @@ IoQueue::IoQueue(Reactor& reactor, BlockDevice& device, const IoQueueOptions& op
   VARVE_ASSERT(options.io_bytes_max >= kPageBytes && options.io_bytes_max % kPageBytes == 0);
   const uint32_t vectors = std::min(options.io_bytes_max / kPageBytes, kIoVectorsMax);
   const uint32_t count = options.reads_max + options.writes_max + 1;
+  failure_ = device.failure();  // lost before it was opened: whoever opened it has said so
   for (uint32_t i = 0; i < count; ++i) {
     auto slot = std::make_unique<Slot>();
     slot->iov.resize(vectors);

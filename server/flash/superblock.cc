@@ -78,7 +78,7 @@ Status check_ours(const PageStore& head, const Superblock& super, const TargetOp
     return Status::invalid("target was formatted with another segment size");
   }
   if (head.capacity_bytes() < super.capacity_bytes) {
-    return Status::invalid("target is smaller than when it was formatted");
+    return Status::io("target is smaller than when it was formatted", 0);
   }
   if (super.generation_count > kDomainsMax) {
     return Status::corrupt("superblock: too many generations");
@@ -101,7 +101,7 @@ Result<Opened> open_head(PageStore& head, PageMemory& memory, const TargetOption
   VARVE_ASSERT(options.index < kTargetsMax, options.index);
   VARVE_ASSERT(memory.pages() == kHeadPages);
   if (head.capacity_bytes() <= bytes_of(kHeadPages)) {
-    return Status::invalid("target smaller than 1 MiB");
+    return Status::io("target smaller than 1 MiB", 0);
   }
   const ByteSpan first = memory.span(0, kHeadPages);
   VARVE_RETURN_IF_ERROR(head.read(0, first));
@@ -155,16 +155,6 @@ Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
   return info;
 }
 
-template <class T>
-Result<T> named(Result<T> result, const TargetOptions& options) {
-  if (!result.has_value()) {
-    logf(LogLevel::kError, "flash", "target %u (%s) refused and left as it is: %s (%s)",
-         options.index, options.file.path.c_str(), result.error().what(),
-         code_name(result.error().code()));
-  }
-  return result;
-}
-
 Result<TargetLook> look_at(PageStore& head, const TargetOptions& options,
                            const std::byte (&node_uuid)[16]) {
   PageMemory memory(kHeadPages);
@@ -182,13 +172,13 @@ Result<TargetLook> look_at(PageStore& head, const TargetOptions& options,
 Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]) {
   VARVE_TRY(const std::unique_ptr<FileHandle> file, FileHandle::open(options.file));
   FileStore head(*file);
-  return named(look_at(head, options, node_uuid), options);
+  return look_at(head, options, node_uuid);
 }
 
 Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& options,
                                 const std::byte (&node_uuid)[16]) {
   PlatterStore head(platter);
-  return named(look_at(head, options, node_uuid), options);
+  return look_at(head, options, node_uuid);
 }
 
 Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min) {
@@ -215,7 +205,7 @@ Result<TargetInfo> prepare_target(const TargetOptions& options, const std::byte 
                                   Entropy& entropy) {
   VARVE_TRY(const std::unique_ptr<FileHandle> file, FileHandle::open(options.file));
   FileStore head(*file);
-  Result<TargetInfo> info = named(prepare(head, options, node_uuid, entropy), options);
+  Result<TargetInfo> info = prepare(head, options, node_uuid, entropy);
   if (info.has_value()) info->is_block_device = file->is_block_device();
   return info;
 }
@@ -223,7 +213,7 @@ Result<TargetInfo> prepare_target(const TargetOptions& options, const std::byte 
 Result<TargetInfo> prepare_platter(MemoryPlatter& platter, const TargetOptions& options,
                                    const std::byte (&node_uuid)[16], Entropy& entropy) {
   PlatterStore head(platter);
-  return named(prepare(head, options, node_uuid, entropy), options);
+  return prepare(head, options, node_uuid, entropy);
 }
 
 }  // namespace varve::flash

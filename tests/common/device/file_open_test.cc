@@ -3,6 +3,7 @@
 #include "common/device/file_open.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,7 +77,7 @@ TEST(FileOpen, RefusesWhatIsMissingEmptyOrNoFile) {
   Result<OpenedFile> empty = open_target_file(options_for(path, kMiB));
   ASSERT_FALSE(empty);
   if (empty.error().code() == Code::kUnsupported) GTEST_SKIP() << "no O_DIRECT here";
-  EXPECT_EQ(empty.error().code(), Code::kInvalid);
+  EXPECT_EQ(empty.error().code(), Code::kIo);
   FileDeviceOptions folder;
   folder.path = testing::TempDir();
   Result<OpenedFile> directory = open_target_file(folder);
@@ -87,6 +88,39 @@ TEST(FileOpen, RefusesWhatIsMissingEmptyOrNoFile) {
   ASSERT_FALSE(unaligned);
   EXPECT_EQ(unaligned.error().code(), Code::kInvalid);
   EXPECT_FALSE(exists(odd.path()));
+}
+
+// A mistyped or unplugged drive must not become a file in memory that takes its place.
+TEST(FileOpen, NothingIsEverCreatedBelowDev) {
+  for (const char* path : {"/dev/varve-no-such-drive", "/dev/../dev/varve-no-such-drive"}) {
+    FileDeviceOptions options;
+    options.path = path;
+    options.create_bytes = kMiB;
+    Result<OpenedFile> refused = open_target_file(options);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kUnavailable);
+    EXPECT_NE(std::string(refused.error().what()).find("/dev"), std::string::npos);
+    EXPECT_FALSE(exists(path));
+    EXPECT_FALSE(exists(std::string(path) + ".creating"));
+  }
+}
+
+// Descriptors are the process's: what is missing is ulimit -n, not the drive.
+TEST(FileOpen, ALackOfDescriptorsHasItsOwnRemedy) {
+  TemporaryPath path("descriptors");
+  OPEN_OR_SKIP(made, options_for(path, kMiB));
+  close(made->fd);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  Result<OpenedFile> refused = open_target_file(options_for(path, 0));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kOverloaded);
+  EXPECT_EQ(refused.error().errno_value(), EMFILE);
+  EXPECT_NE(std::string(refused.error().what()).find("ulimit -n"), std::string::npos);
 }
 
 TEST(FileOpen, TheFreeSpaceFloorIsKeptAndNothingIsLeftBehind) {

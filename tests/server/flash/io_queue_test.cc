@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "server/flash/catalog.h"
 #include "tests/server/flash/scripted_device.h"
 
@@ -57,6 +59,23 @@ TEST(IoQueue, SendsTheReadThatIsWantedFirst) {
   EXPECT_EQ(world.device.asked[1].offset_bytes, bytes_of(30));
   EXPECT_EQ(world.device.asked[2].offset_bytes, bytes_of(10));
   EXPECT_EQ(late.done + soon.done + then.done, 3);
+}
+
+// A drive that was lost before the start (make_failed_device): no first request has to find it out.
+TEST(IoQueue, ADeviceThatIsFailedFromTheStartIsSoAtOnce) {
+  ManualClock clock;
+  Reactor reactor(clock, nullptr, ReactorOptions{});
+  const auto device =
+      make_failed_device(reactor, "gone", 64 * kMiB, Status(Code::kUnavailable, "absent", ENOENT));
+  IoQueue queue(reactor, *device, {4, 4, 64 * 1024, kSecond});
+  EXPECT_FALSE(queue.ok());
+  One one(DeviceKind::kRead, 0, 1);
+  queue.submit(one.transfer, IoClass::kDemand);
+  for (int i = 0; i < 3; ++i)
+    reactor.turn();
+  EXPECT_EQ(one.done, 1);
+  EXPECT_EQ(one.transfer.status.code(), Code::kUnavailable);
+  EXPECT_TRUE(queue.idle());
 }
 
 TEST(IoQueue, NothingIsSentOrEndedInsideSubmit) {

@@ -150,7 +150,7 @@ TEST(Superblock, ASmallerDeviceIsRefused) {
     super.geometry_hash = geometry_hash(super);
     world.put(page, super);
   }
-  world.refused(Code::kInvalid, "smaller");
+  world.refused(Code::kIo, "smaller");
 }
 
 TEST(Superblock, SenselessGeometryWithAValidChecksumIsRefused) {
