@@ -108,6 +108,36 @@ int probe(uint32_t flags) {
   return result;
 }
 
+// What refused the ring and what to allow; the probe's small ring may pass where the real one
+// fails.
+Status refusal(int32_t error) {
+  switch (error) {
+    case EPERM:
+    case EACCES:
+      return Status(Code::kUnsupported,
+                    "io_uring is forbidden here; allow io_uring_setup, io_uring_enter and "
+                    "io_uring_register in seccomp and set kernel.io_uring_disabled to 0",
+                    error);
+    case ENOSYS:
+    case EINVAL:
+      return Status(Code::kUnsupported,
+                    "io_uring of this kernel is missing or before 5.19, or seccomp hides it; "
+                    "run a newer kernel or allow io_uring_setup, _enter and _register",
+                    error);
+    case ENOMEM:
+      return Status(Code::kUnsupported,
+                    "io_uring found no memory to lock; raise ulimit -l (LimitMEMLOCK)", error);
+    case EMFILE:
+    case ENFILE:
+      return Status(Code::kUnsupported,
+                    "io_uring found no descriptor; raise ulimit -n (LimitNOFILE)", error);
+    default:
+      return Status(Code::kUnsupported,
+                    "io_uring failed its probe; look at seccomp and kernel.io_uring_disabled",
+                    error);
+  }
+}
+
 // A failed submission that the next turn may try again.
 bool is_transient(int result) {
   return result == -EAGAIN || result == -EBUSY || result == -EINTR || result == -ENOMEM ||
@@ -170,11 +200,11 @@ Result<std::unique_ptr<IoBackend>> UringBackend::open(const IoBackendOptions& op
                                                       uint32_t flags) {
   std::unique_ptr<UringBackend> backend(new UringBackend);
   backend->event_ = eventfd(0, EFD_CLOEXEC);  // blocking, so that a read of it waits in the ring
-  if (backend->event_ < 0) return Status::io("eventfd for the ring", errno);
+  if (backend->event_ < 0) return refusal(errno);
   const int result = ring_init(&backend->ring_, options.entries, flags);
   if (result < 0) {
     backend->ring_.ring_fd = -1;
-    return Status(Code::kUnsupported, "io_uring set-up was refused", -result);
+    return refusal(-result);
   }
   backend->flags_ = flags;
   backend->enabled_ = (flags & IORING_SETUP_R_DISABLED) == 0;
@@ -521,25 +551,13 @@ void UringBackend::wake() {
 }  // namespace
 
 Result<std::unique_ptr<IoBackend>> make_uring_backend(const IoBackendOptions& options) {
-  int refusal = 0;
+  int refused = 0;
   for (const uint32_t flags : kSetupRungs) {
     const int result = probe(flags);
     if (result == 0) return UringBackend::open(options, flags);
-    if (refusal == 0 || result != -EINVAL) refusal = result;
+    if (refused == 0 || result != -EINVAL) refused = result;
   }
-  switch (-refusal) {
-    case EPERM:
-    case EACCES:
-      return Status(Code::kUnsupported, "io_uring is forbidden here (seccomp or sysctl)", -refusal);
-    case ENOSYS:
-    case EINVAL:
-      return Status(Code::kUnsupported, "io_uring of this kernel is missing or before 5.19",
-                    -refusal);
-    case ENOMEM:
-      return Status(Code::kUnsupported, "io_uring found no memory (RLIMIT_MEMLOCK)", -refusal);
-    default:
-      return Status(Code::kUnsupported, "io_uring failed its probe", -refusal);
-  }
+  return refusal(-refused);
 }
 
 }  // namespace varve

@@ -18,6 +18,23 @@ namespace {
 
 constexpr size_t kMemoryBytes = 64 * kPageBytes;
 
+// The cause of a refusal is somewhere else each time, so the text must name what to change.
+TEST(UringBackendRefusal, NamesWhatToAllow) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  Result<std::unique_ptr<IoBackend>> made = make_uring_backend(IoBackendOptions{});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code(), Code::kUnsupported);
+  const std::string text = made.error().what();
+  EXPECT_TRUE(text.find("raise ulimit") != std::string::npos ||
+              text.find("io_uring_setup") != std::string::npos)
+      << text;
+}
+
 class UringBackendTest : public testing::Test {
  protected:
   void SetUp() override {
