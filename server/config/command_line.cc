@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <limits>
 
 #include "server/config/config.h"
 
@@ -54,13 +55,43 @@ std::string suggestions(const CLI::App& app, int argc, const char* const* argv) 
   return out;
 }
 
+// Every value is read here and not by CLI11, whose "Could not convert" names no remedy.
+[[noreturn]] void refuse(const char* name, const std::string& given, const std::string& wanted) {
+  throw CLI::ValidationError(name, "\"" + given + "\": " + wanted);
+}
+
 CLI::Option* add_bytes(CLI::App& app, const char* name, uint64_t& out, const char* help) {
-  const auto read = [&out](const CLI::results_t& texts) {
+  const auto read = [&out, name](const CLI::results_t& texts) {
     const Result<uint64_t> bytes = parse_bytes(texts.at(0));
-    if (bytes) out = *bytes;
-    return bytes.has_value();
+    if (!bytes) {
+      refuse(name, texts.at(0), std::string(bytes.error().what()) + ", as in 64MiB or 10GiB");
+    }
+    out = *bytes;
+    return true;
   };
   return app.add_option(name, read, help)->type_name("SIZE")->expected(1);
+}
+
+template <class Number>
+CLI::Option* add_number(CLI::App& app, const char* name, Number& out, const char* help) {
+  const auto read = [&out, name](const CLI::results_t& texts) {
+    const std::string& text = texts.at(0);
+    uint64_t value = 0;
+    bool good = !text.empty() && text.size() <= 19;  // below 2^63
+    for (const char c : text) {
+      good = good && c >= '0' && c <= '9';
+      value = value * 10 + static_cast<uint64_t>(c - '0');
+    }
+    if (!good || value > std::numeric_limits<Number>::max()) {
+      refuse(name, text,
+             "it must be a whole number from 0 to " +
+                 std::to_string(std::min<uint64_t>(std::numeric_limits<Number>::max(),
+                                                   uint64_t{9999999999999999999u})));
+    }
+    out = static_cast<Number>(value);
+    return true;
+  };
+  return app.add_option(name, read, help)->type_name("NUMBER")->expected(1);
 }
 
 void describe(CLI::App& app, ServerConfig& config) {
@@ -71,25 +102,27 @@ void describe(CLI::App& app, ServerConfig& config) {
   app.add_option("--token-file", config.token_file,
                  "bearer token (mode 0600); needed beyond loopback")
       ->type_name("PATH");
-  app.add_option("--targets", config.targets, "file-backed targets in the data folder [4]");
+  add_number(app, "--targets", config.targets, "file-backed targets in the data folder [4]");
   app.add_option("--target", config.target_paths, "a target file or block device (repeat)")
       ->type_name("PATH")
       ->expected(1, 32)
       ->take_all();
   add_bytes(app, "--target-bytes", config.target_bytes,
             "size of a target file that is created [1GiB]");
+  app.add_flag("--create-targets", config.create_targets,
+               "make missing target files of a node that had them (their blocks are lost)");
   add_bytes(app, "--free-floor-bytes", config.free_floor_bytes,
             "what creating targets leaves free on the file system [2GiB]");
   add_bytes(app, "--dram-bytes", config.dram_bytes,
             "DRAM tier [a quarter of the available memory, at most 1GiB]");
-  app.add_option("--shards", config.shards, "cores that own data, 1 to 16 [half of the cores]");
-  const auto read_io = [&config](const CLI::results_t& texts) {
+  add_number(app, "--shards", config.shards, "cores that own data, 1 to 16 [half of the cores]");
+  const auto read_io = [&config](const CLI::results_t& texts) -> bool {
     for (const IoSetting io : {IoSetting::kAuto, IoSetting::kUring, IoSetting::kEpoll}) {
       if (texts.at(0) != io_setting_name(io)) continue;
       config.io = io;
       return true;
     }
-    return false;
+    refuse("--io", texts.at(0), "it must be auto, uring or epoll");
   };
   app.add_option("--io", read_io, "uring, epoll, or auto: uring where the kernel allows it [auto]")
       ->type_name("KIND")
@@ -98,9 +131,9 @@ void describe(CLI::App& app, ServerConfig& config) {
   app.add_option("--metrics-file", config.metrics_file,
                  "Prometheus text, each second [DATA/metrics.prom]")
       ->type_name("PATH");
-  app.add_option("--drain-ms", config.drain_ms, "bound of a graceful stop [10000]");
-  app.add_option("--scrub-interval-s", config.scrub_interval_s,
-                 "read and verify all of the flash once in this time; 0: never [86400]");
+  add_number(app, "--drain-ms", config.drain_ms, "bound of a graceful stop [10000]");
+  add_number(app, "--scrub-interval-s", config.scrub_interval_s,
+             "read and verify all of the flash once in this time; 0: never [86400]");
   app.add_option("--log-level", config.log_level, "debug, info, warn or error [info]");
   app.add_flag("--print-config", config.print_config, "print the effective settings and exit");
   const char* testing = "Testing (breaks promises on purpose)";
@@ -108,10 +141,10 @@ void describe(CLI::App& app, ServerConfig& config) {
   app.add_flag("--fault-volatile-cache", config.faults.volatile_cache,
                "unflushed writes die with the process")
       ->group(testing);
-  app.add_option("--fault-spill-per-mille", config.faults.spill_per_mille,
-                 "chance that an unflushed page reaches the medium early")
+  add_number(app, "--fault-spill-per-mille", config.faults.spill_per_mille,
+             "chance that an unflushed page reaches the medium early")
       ->group(testing);
-  app.add_option("--fault-seed", config.faults.seed, "of all coins")->group(testing);
+  add_number(app, "--fault-seed", config.faults.seed, "of all coins")->group(testing);
   app.add_flag("--fault-ack-before-flush", config.faults.ack_before_flush,
                "mutant: durable is answered before its flush")
       ->group(testing);
@@ -119,12 +152,20 @@ void describe(CLI::App& app, ServerConfig& config) {
 
 }  // namespace
 
+const char* version_text() {
+  return "varved 0.1 (wire 1, format 1)";
+}
+
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine out;
   CLI::App app(
-      "varved: a KV-cache storage server. Without options it serves on loopback from ./varve-data.",
+      "varved: a KV-cache storage server. Without options it serves on loopback from "
+      "./varve-data.\n"
+      "Exit: 0 drained, 2 a setting is wrong, 3 the environment, 4 a target is refused, 5 not "
+      "drained "
+      "in time.",
       "varved");
-  app.set_version_flag("--version", "varved 0.1 (wire 1, format 1)");
+  app.set_version_flag("--version", version_text());
   describe(app, out.config);
   try {
     app.parse(argc, argv);

@@ -18,6 +18,13 @@ constexpr uint64_t kTargetFloor = 400 * kMiB;
 constexpr uint64_t kTargetMax = 256 * 1024 * kGiB;
 constexpr uint64_t kBlocksFloor = 512, kBlocksCeiling = 1 << 14;
 constexpr uint64_t kFragmentsFloor = 1 << 14, kFragmentsCeiling = 1 << 24;
+// Beside the DRAM tier, as measured: code, sessions and their pools; ops and index of a shard; what
+// a shard keeps for a target.
+constexpr uint64_t kBesideProcess = 80 * kMiB, kBesideShard = 12 * kMiB, kBesideTarget = 10 * kMiB;
+constexpr uint64_t kBesideFragment = 96, kFragmentEvery = 32 * kKiB;
+constexpr uint32_t kLanesPerSession = 5;        // one urgent, at most four bulk
+constexpr uint32_t kDescriptorsOfProcess = 64;  // standard streams, lock, files being replaced
+constexpr uint32_t kDescriptorsOfShard = 8;     // ring or epoll, event, mailbox
 constexpr uint32_t kTokenBytesMin = 16, kTokenBytesMax = 256;
 
 bool has_port(std::string_view address) {
@@ -81,6 +88,10 @@ std::vector<std::string> ServerConfig::problems() const {
   const auto twin = std::adjacent_find(sorted.begin(), sorted.end());
   if (twin != sorted.end()) out.push_back("--target " + *twin + " is given twice");
   check_bytes(out, "--target-bytes", target_bytes, kTargetFloor, kTargetMax);
+  if (target_bytes % kPageBytes != 0) {
+    out.push_back("--target-bytes is " + bytes_text(target_bytes) +
+                  "; it must be a multiple of 4KiB");
+  }
   check_bytes(out, "--dram-bytes", dram_bytes, kDramFloor, kDramMax);
   check_range(out, "--shards", shards, 1, kShardsMax);
   check_range(out, "--sessions", sessions, 1, 4096);
@@ -124,6 +135,33 @@ void settle(ServerConfig& config, const Machine& machine) {
   }
 }
 
+std::string memory_problem(const ServerConfig& config, const Machine& machine) {
+  if (machine.memory_available_bytes == 0) return {};
+  const uint64_t beside = kBesideProcess +
+                          config.shards * (kBesideShard + config.targets * kBesideTarget) +
+                          config.targets * (config.target_bytes / kFragmentEvery) * kBesideFragment;
+  if (config.dram_bytes + beside <= machine.memory_available_bytes) return {};
+  const auto mib = [](uint64_t bytes) { return std::to_string(bytes / kMiB) + " MiB"; };
+  std::string text = "--dram-bytes is " + bytes_text(config.dram_bytes) +
+                     " and varved needs about " + mib(beside) + " beside it, but only " +
+                     mib(machine.memory_available_bytes) + " of memory are available";
+  if (machine.memory_limit_bytes > 0) {
+    text += " (this container may use " + mib(machine.memory_limit_bytes) + ")";
+  }
+  return text + "; lower --dram-bytes (at least " + bytes_text(kDramFloor) +
+         ") or give this process more memory";
+}
+
+DescriptorNeed descriptor_need(const ServerConfig& config, uint32_t sessions_max) {
+  DescriptorNeed need;
+  need.least = kDescriptorsOfProcess +
+               uint64_t{config.shards} * (config.targets + kDescriptorsOfShard) + kLanesPerSession;
+  // A lane that has not said HELLO yet counts as well, as many as there may be sessions.
+  need.full = need.least + uint64_t{sessions_max} * (kLanesPerSession + 1);
+  VARVE_ASSERT(need.least <= need.full);
+  return need;
+}
+
 ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
   VARVE_ASSERT(config.shards > 0);
   ShardSizes sizes;
@@ -137,11 +175,11 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
       std::clamp<uint64_t>(sizes.arena_bytes / (256 * kKiB), kBlocksFloor, kBlocksCeiling));
   // An index entry for every 32 KiB of flash: blocks are larger, the rest is headroom for its load.
   sizes.fragments_max = static_cast<uint32_t>(std::clamp<uint64_t>(
-      flash_bytes / config.shards / (32 * kKiB), kFragmentsFloor, kFragmentsCeiling));
+      flash_bytes / config.shards / kFragmentEvery, kFragmentsFloor, kFragmentsCeiling));
   return sizes;
 }
 
-std::string ServerConfig::print() const {
+std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) const {
   std::string out;
   const auto line = [&](const char* option, const std::string& value, bool derived = false) {
     const bool given = std::find(from_command_line.begin(), from_command_line.end(), option) !=
@@ -156,9 +194,14 @@ std::string ServerConfig::print() const {
   line("--listen", listen);
   line("--token-file", token_file);
   line("--targets", std::to_string(targets));
-  for (uint32_t i = 0; i < targets; ++i)
-    line("--target", target_path(i));
+  for (uint32_t i = 0; i < targets; ++i) {
+    const uint64_t bytes = i < existing_bytes.size() ? existing_bytes[i] : 0;
+    line("--target",
+         target_path(i) + (bytes > 0 ? ", " + bytes_text(bytes) + " as it is"
+                                     : (target_paths.empty() ? ", to be created" : "")));
+  }
   line("--target-bytes", bytes_text(target_bytes));
+  line("--create-targets", create_targets ? "on" : "off");
   line("--free-floor-bytes", bytes_text(free_floor_bytes));
   line("--dram-bytes", bytes_text(dram_bytes), true);
   line("--shards", std::to_string(shards), true);

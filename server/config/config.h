@@ -21,6 +21,7 @@ namespace varve {
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitEnvironment = 3;
 inline constexpr int kExitTargetRefused = 4;
+inline constexpr int kExitNotDrained = 5;
 
 enum class IoSetting : uint8_t { kAuto, kUring, kEpoll };
 const char* io_setting_name(IoSetting io);
@@ -44,6 +45,9 @@ struct ServerConfig {
   uint32_t targets = 4;
   std::vector<std::string> target_paths;  // instead: files or block devices
   uint64_t target_bytes = kGiB;           // of a target file that is created
+  // A known node whose target is missing starts without it: a file made anew in its place would
+  // hide the loss. This says that it is to be made.
+  bool create_targets = false;
   uint64_t free_floor_bytes =
       2 * kGiB;  // a file system is never filled below this by creating targets
   // 0 = a quarter of the available memory, at most 1 GiB: it is touched at start, and a first start
@@ -69,18 +73,29 @@ struct ServerConfig {
 
   // All of them, each a sentence that names the option; empty = good.
   std::vector<std::string> problems() const;
-  std::string print() const;  // one line per setting: name = value (origin)
+  // One line per setting: name = value (origin). existing_bytes[i] is what target i has already,
+  // 0 = it would be created: its size counts then, whatever --target-bytes says.
+  std::string print(const std::vector<uint64_t>& existing_bytes = {}) const;
   std::string target_path(uint32_t index) const;
   std::string metrics_path() const;
 };
 
-// What main read from the machine.
+// What this process may use of the machine it runs on, containers included.
 struct Machine {
   uint32_t cores = 1;
-  uint64_t memory_available_bytes = 0;
+  uint64_t memory_available_bytes = 0;  // 0 = unknown
+  uint64_t memory_limit_bytes = 0;      // the smallest of the cgroups above us; 0 = none
 };
 // Replaces the zeros that mean "depends on the machine".
 void settle(ServerConfig& config, const Machine& machine);
+// Why the settings do not fit this machine, one sentence with numbers and remedy; empty = they do.
+// Memory that is promised and not there ends in a kill without a word.
+std::string memory_problem(const ServerConfig& config, const Machine& machine);
+// Descriptors that these settings use at most: `least` to serve at all, `full` with every session.
+struct DescriptorNeed {
+  uint64_t least = 0, full = 0;
+};
+DescriptorNeed descriptor_need(const ServerConfig& config, uint32_t sessions_max);
 
 // How one shard divides its part of the memory, and how much it can name.
 struct ShardSizes {
@@ -101,6 +116,7 @@ struct CommandLine {
   std::string text;
 };
 CommandLine parse_command_line(int argc, const char* const* argv);
+const char* version_text();  // "varved 0.1 (wire 1, format 1)"
 
 // "64MiB", "1GiB", "4096" (bytes), "16KiB". kInvalid for anything else.
 Result<uint64_t> parse_bytes(std::string_view text);

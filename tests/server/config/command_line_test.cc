@@ -95,6 +95,29 @@ TEST(CommandLine, BadValuesAreRefused) {
   }
 }
 
+// "Could not convert" helps nobody: the text says what a value looks like.
+TEST(CommandLine, BadValuesSayWhatIsWanted) {
+  const struct {
+    const char* given;
+    const char* said;
+  } cases[] = {
+      {"--target-bytes=10GB", "the unit of a size is KiB, MiB, GiB or TiB"},
+      {"--dram-bytes=lots", "a size begins with a number"},
+      {"--free-floor-bytes=99999999999TiB", "over 2^64"},
+      {"--shards=-1", "a whole number from 0 to 4294967295"},
+      {"--targets=4294967296", "a whole number from 0 to 4294967295"},
+      {"--drain-ms=1s", "a whole number"},
+      {"--fault-seed=x", "a whole number"},
+      {"--io=foo", "auto, uring or epoll"},
+  };
+  for (const auto& bad : cases) {
+    const CommandLine line = parse({bad.given});
+    EXPECT_EQ(line.exit_code, kExitUsage) << bad.given;
+    EXPECT_NE(line.text.find(bad.said), std::string::npos) << bad.given << ": " << line.text;
+    EXPECT_EQ(line.text.find("Could not convert"), std::string::npos) << line.text;
+  }
+}
+
 TEST(CommandLine, StrayWordsAreRefused) {
   EXPECT_EQ(parse({"start"}).exit_code, kExitUsage);
 }

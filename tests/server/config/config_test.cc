@@ -62,6 +62,7 @@ TEST(Config, EveryBadSettingHasItsSentence) {
          c.target_paths = {"a", "b", "c", "a"};
        }},
       {"--target-bytes is 1MiB", [](ServerConfig& c) { c.target_bytes = kMiB; }},
+      {"a multiple of 4KiB", [](ServerConfig& c) { c.target_bytes = kGiB + 1; }},
       {"--dram-bytes is 1MiB", [](ServerConfig& c) { c.dram_bytes = kMiB; }},
       {"--shards is 17", [](ServerConfig& c) { c.shards = 17; }},
       {"--drain-ms is 1", [](ServerConfig& c) { c.drain_ms = 1; }},
@@ -107,12 +108,44 @@ TEST(Config, NamedTargetsCountThemselves) {
   EXPECT_TRUE(config.problems().empty());
 }
 
+// A container that is given less than the settings promise is killed without a word.
+TEST(Config, MemoryThatIsNotThereIsNamedWithNumbers) {
+  ServerConfig config = good();
+  config.dram_bytes = kGiB;
+  const std::string text = memory_problem(config, Machine{1, 250 * kMiB, 300 * kMiB});
+  for (const char* said : {"--dram-bytes is 1GiB", "250 MiB", "300 MiB", "lower --dram-bytes"})
+    EXPECT_NE(text.find(said), std::string::npos) << text;
+  EXPECT_EQ(memory_problem(config, Machine{1, 64 * kGiB, 0}), "");
+  EXPECT_EQ(memory_problem(config, Machine{1, 0, 0}), "");  // unknown
+}
+
+TEST(Config, TheDefaultsFitASmallContainer) {
+  ServerConfig config;
+  const Machine machine{1, 290 * kMiB, 300 * kMiB};
+  settle(config, machine);
+  EXPECT_EQ(memory_problem(config, machine), "");
+  ServerConfig tiny;
+  settle(tiny, Machine{1, 100 * kMiB, 100 * kMiB});
+  EXPECT_NE(memory_problem(tiny, Machine{1, 100 * kMiB, 100 * kMiB}), "");
+}
+
+TEST(Config, DescriptorsGrowWithTargetsShardsAndSessions) {
+  ServerConfig config = good();
+  const DescriptorNeed one = descriptor_need(config, 1), many = descriptor_need(config, 64);
+  EXPECT_EQ(one.least, many.least);
+  EXPECT_GE(many.full - many.least, 64u * 5);
+  config.targets += 1;
+  EXPECT_EQ(descriptor_need(config, 1).least, one.least + config.shards);
+}
+
 TEST(Config, PrintSaysWhereEachValueComesFrom) {
   ServerConfig config = good();
   config.from_command_line = {"--listen"};
   const std::string text = config.print();
   EXPECT_NE(text.find("listen = 127.0.0.1:7440  (command line)"), std::string::npos) << text;
   EXPECT_NE(text.find("targets = 4  (default)"), std::string::npos) << text;
+  EXPECT_NE(config.print({400 * kMiB}).find("target-0.dat, 400MiB as it is"), std::string::npos);
+  EXPECT_NE(config.print({0}).find("target-0.dat, to be created"), std::string::npos);
   EXPECT_NE(text.find("dram-bytes = 1GiB  (this machine)"), std::string::npos) << text;
 }
 
