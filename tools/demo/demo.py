@@ -38,6 +38,12 @@ class Daemon:
         self.evicted_before = 0.0  # in the lives that a kill ended
         self.log = open(os.path.join(folder, "varved.log"), "ab")
 
+    def last_line(self):
+        """What varved said last: why it ended, when it did."""
+        with open(self.log.name, encoding="utf-8", errors="replace") as file:
+            lines = file.read().strip().split("\n")
+        return lines[-1] or "(its log is empty)"
+
     def start(self):
         command = [self.binary, "--data", os.path.join(self.folder, "data"),
                    "--listen", self.address or "127.0.0.1:0"]
@@ -49,7 +55,8 @@ class Daemon:
                 raise Failure("varved did not get ready; its log: " + self.log.name)
             line = self.process.stdout.readline().decode()
             if not line:
-                raise Failure("varved ended at once; its log: " + self.log.name)
+                raise Failure(f"varved ended (exit {self.process.wait()}): {self.last_line()}\n"
+                              f"  its log: {self.log.name}")
             if line.startswith("varved ready"):
                 break
         self.ready_line = line.strip()
@@ -221,6 +228,21 @@ def report(options, about, rows, restart, again, again_seconds, daemon):
     return result
 
 
+def verdict(result):
+    """What is not as it must be, one text each. Nothing excuses a loss but its own eviction."""
+    faults = []
+    if result["wrong_blocks"] > 0:
+        faults.append(f"{result['wrong_blocks']} blocks were wrong")
+    if result["lost_blocks"] > result["evicted_blocks"]:
+        faults.append(f"{result['lost_blocks']} blocks were lost and only"
+                      f" {result['evicted_blocks']:.0f} were evicted")
+    if result["decode_hit_rate"] == 0:
+        faults.append("nothing that prefill pushed was ever hit")
+    if result["drain_exit"] != 0:
+        faults.append(f"varved did not drain (exit {result['drain_exit']})")
+    return faults
+
+
 def run(options):
     binary = lambda name: os.path.join(options.bin, name)
     folder = options.data or tempfile.mkdtemp(prefix="varve-demo-")
@@ -243,13 +265,18 @@ def run(options):
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
                 json.dump(result, file, indent=1)
-        good = (result["wrong_blocks"] == 0 and result["drain_exit"] == 0
-                and (result["lost_blocks"] == 0 or result["evicted_blocks"] > 0))
+        faults = verdict(result)
+        good = not faults
         print("  good: nothing wrong, nothing lost" if good
-              else f"  NOT GOOD: see {daemon.log.name}")
+              else f"  NOT GOOD: {'; '.join(faults)}; see {daemon.log.name}")
         if good and not options.data:
             shutil.rmtree(folder, ignore_errors=True)
         return 0 if good else 1
+    except Failure as failure:
+        if daemon.process and daemon.process.poll() is not None:
+            raise Failure(f"{failure}\n  varved had ended (exit {daemon.process.returncode});"
+                          f" its last line: {daemon.last_line()}") from failure
+        raise
     finally:
         for worker in workers:
             if worker.process.poll() is None:
