@@ -36,8 +36,10 @@ varve_room(server/shard DEPS ${kCommon} server/config server/flash server/tier s
                              server/policy server/tenant server/op DOUBLES)
 varve_room(server/session DEPS ${kCommon} server/config server/flash server/tenant server/op
                                server/shard DOUBLES)
-varve_program(varved server DEPS ${kCommon} server/config server/flash server/tier server/index
-                                 server/policy server/tenant server/op server/shard server/session)
+varve_room(server/host DEPS common/base common/time server/config)
+varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier server/op server/shard
+                            server/session server/host)
+varve_program(varved server DEPS common/base common/time server/config server/host server/node)
 if(TARGET varved)
   add_test(NAME e2e/varved
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/varved_test.py $<TARGET_FILE:varved>)
@@ -72,4 +74,5 @@ varve_fuzz(session DEPS ${kCommon} server/config server/flash server/op server/s
            DOUBLES)
 
 varve_python_test(tools/tidy tests/tools/tidy/tidy_test.py)
+varve_python_test(tools/demo_verdict tests/tools/demo/verdict_test.py)
 varve_python_test(vectors tests/vectors/check_vectors.py)

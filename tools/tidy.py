@@ -26,7 +26,7 @@ PRODUCT = ("common/", "server/", "client/")
 
 # Rooms whose implementations may make system calls; everything else asks them.
 SYSTEM_ROOMS = ("common/time/", "common/reactor/", "common/device/", "common/fabric/",
-                "common/object/", "server/main.cc", "tools/", "tests/")
+                "common/object/", "server/host/", "server/main.cc", "tools/", "tests/")
 
 # (pattern, what to say) for text outside comments and strings, below PRODUCT, outside SYSTEM_ROOMS.
 SYSTEM_CALLS = [
@@ -98,7 +98,14 @@ EXCEPTIONS = [
     ("tools/demo/worker.cc", "has no test", "it needs a daemon; tools/dev demo is its test"),
     ("tests/fuzz/fragment_fuzz.cc", "\"server/flash/", "it feeds the parsers behind the door"),
     ("server/main.cc", "has no test", "wiring only; tests/e2e/varved_test.py runs the daemon"),
-    ("server/main.cc", "a lock", "main's thread waits for the shards' threads, off the data path"),
+    ("server/node/node.cc", "has no test", "wiring only; tests/e2e/varved_test.py runs the daemon"),
+    ("server/node/drain.cc", "has no test", "a stop of threads; tests/e2e/varved_test.py"),
+    ("server/node/metric.cc", "has no test", "sums of threads; tests/e2e/varved_test.py"),
+    ("server/node/call.h", "a lock", "main's thread waits for the shards' threads"),
+    ("server/node/call.cc", "a lock", "main's thread waits for the shards' threads"),
+    ("server/node/node.h", "a thread", "one per shard, made here and nowhere else"),
+    ("server/node/node.cc", "a thread", "one per shard, made here and nowhere else"),
+    ("server/node/node.h", "a header of system calls", "<thread>: one per shard"),
     ("server/config/command_line.cc", "an exception", "CLI11 reports by exceptions; the border"),
 ]
 

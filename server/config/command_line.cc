@@ -127,7 +127,7 @@ void describe(CLI::App& app, ServerConfig& config) {
   app.add_option("--io", read_io, "uring, epoll, or auto: uring where the kernel allows it [auto]")
       ->type_name("KIND")
       ->expected(1);
-  app.add_option("--sessions", config.sessions, "clients at once, 1 to 4096 [256]");
+  add_number(app, "--sessions", config.sessions, "clients at once, 1 to 4096 [256]");
   app.add_option("--metrics-file", config.metrics_file,
                  "Prometheus text, each second [DATA/metrics.prom]")
       ->type_name("PATH");

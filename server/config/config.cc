@@ -20,9 +20,10 @@ constexpr uint64_t kBlocksFloor = 512, kBlocksCeiling = 1 << 14;
 constexpr uint64_t kFragmentsFloor = 1 << 14, kFragmentsCeiling = 1 << 24;
 // Beside the DRAM tier, as measured: code, sessions and their pools; ops and index of a shard; what
 // a shard keeps for a target.
-constexpr uint64_t kBesideProcess = 80 * kMiB, kBesideShard = 12 * kMiB, kBesideTarget = 10 * kMiB;
+constexpr uint64_t kBesideProcess = 128 * kMiB, kBesideShard = 12 * kMiB, kBesideTarget = 10 * kMiB;
 constexpr uint64_t kBesideFragment = 96, kFragmentEvery = 32 * kKiB;
 constexpr uint32_t kLanesPerSession = 5;        // one urgent, at most four bulk
+constexpr uint32_t kUnnamedLanes = 64;          // accepted, no HELLO yet
 constexpr uint32_t kDescriptorsOfProcess = 64;  // standard streams, lock, files being replaced
 constexpr uint32_t kDescriptorsOfShard = 8;     // ring or epoll, event, mailbox
 constexpr uint32_t kTokenBytesMin = 16, kTokenBytesMax = 256;
@@ -152,12 +153,11 @@ std::string memory_problem(const ServerConfig& config, const Machine& machine) {
          ") or give this process more memory";
 }
 
-DescriptorNeed descriptor_need(const ServerConfig& config, uint32_t sessions_max) {
+DescriptorNeed descriptor_need(const ServerConfig& config) {
   DescriptorNeed need;
   need.least = kDescriptorsOfProcess +
                uint64_t{config.shards} * (config.targets + kDescriptorsOfShard) + kLanesPerSession;
-  // A lane that has not said HELLO yet counts as well, as many as there may be sessions.
-  need.full = need.least + uint64_t{sessions_max} * (kLanesPerSession + 1);
+  need.full = need.least + uint64_t{config.sessions} * kLanesPerSession + kUnnamedLanes;
   VARVE_ASSERT(need.least <= need.full);
   return need;
 }

@@ -95,7 +95,7 @@ std::string memory_problem(const ServerConfig& config, const Machine& machine);
 struct DescriptorNeed {
   uint64_t least = 0, full = 0;
 };
-DescriptorNeed descriptor_need(const ServerConfig& config, uint32_t sessions_max);
+DescriptorNeed descriptor_need(const ServerConfig& config);
 
 // How one shard divides its part of the memory, and how much it can name.
 struct ShardSizes {

@@ -6,6 +6,8 @@ process ended here was started here. Bytes of blocks are the business of the led
 """
 import os
 import re
+import resource
+import shutil
 import signal
 import socket
 import struct
@@ -275,6 +277,144 @@ class VarvedTest(unittest.TestCase):
         s.close()
         self.assertEqual(daemon.stop(), 0)
         self.assertNotIn("secret", daemon.log())
+
+    def metric(self, name, seconds=15, wanted=None):
+        """The value of one row of the metrics file, once it is `wanted`."""
+        deadline = time.monotonic() + seconds
+        value = None
+        while time.monotonic() < deadline:
+            with open(os.path.join(self.data, "metrics.prom"), encoding="ascii") as f:
+                rows = [r for r in f if r.startswith(name + " ")]
+            value = float(rows[0].split()[-1]) if rows else None
+            if value is not None and (wanted is None or value == wanted):
+                break
+            time.sleep(0.1)
+        return value
+
+    def test_a_missing_salt_is_refused_and_not_replaced(self):
+        self.assertEqual(self.start().stop(), 0)
+        salt = os.path.join(self.data, "domain.salt")
+        os.rename(salt, salt + ".kept")
+        text = self.refused(3, "--data", self.data, *SMALL)
+        self.assertIn("domain.salt is missing", text)
+        self.assertFalse(os.path.exists(salt))
+        os.rename(salt + ".kept", salt)
+        self.assertEqual(self.start().stop(), 0)
+
+    def test_a_lost_target_costs_that_target_only(self):
+        self.assertEqual(self.start("--shards", "2").stop(), 0)
+        target = os.path.join(self.data, "target-1.dat")
+        os.rename(target, target + ".kept")
+        daemon = self.start("--shards", "2")
+        self.assertIn("target 1 " + target + " IS LOST", daemon.log())
+        self.assertFalse(os.path.exists(target))
+        s, kind = daemon.greet()
+        self.assertEqual(kind, 2)
+        s.close()
+        self.assertEqual(self.metric('varve_degraded{reason="target"}', wanted=1), 1)
+        self.assertEqual(self.metric('varve_target_ok_shards{target="1"}', wanted=0), 0)
+        self.assertEqual(self.metric('varve_target_ok_shards{target="0"}', wanted=2), 2)
+        self.assertIn("degraded (target)", daemon.log())
+        self.assertEqual(daemon.stop(), 0)
+        os.truncate(target + ".kept", 100 << 20)  # a shrunk one is as lost as an absent one
+        os.rename(target + ".kept", target)
+        daemon = self.start()
+        self.assertIn("smaller than when it was formatted", daemon.log())
+        self.assertEqual(daemon.stop(), 0)
+        os.remove(target)
+        daemon = self.start("--create-targets")
+        self.assertIn("in the place of one that this node had", daemon.log())
+        self.assertEqual(self.metric('varve_degraded{reason="target"}', wanted=0), 0)
+        self.assertEqual(daemon.stop(), 0)
+        for name in ("target-0.dat", "target-1.dat"):
+            os.remove(os.path.join(self.data, name))
+        self.assertIn("all targets of this node are lost", self.refused(4, "--data", self.data,
+                                                                        *SMALL))
+
+    def test_nothing_is_made_below_dev(self):
+        path = "/dev/varve-no-such-drive"
+        text = self.refused(4, "--data", self.data, "--target", path, "--dram-bytes", "64MiB",
+                            "--target-bytes", "400MiB", "--free-floor-bytes", "0")
+        self.assertIn("never created below /dev", text)
+        self.assertEqual(text.count(path), 1, text)  # one cause, one line
+        self.assertFalse(os.path.exists(path))
+
+    def test_settings_that_do_not_fit_the_files_are_said(self):
+        self.assertEqual(self.start().stop(), 0)
+        daemon = Daemon(self.data, "--targets", "1", "--target-bytes", "500MiB", "--dram-bytes",
+                        "64MiB", small=False)
+        self.daemons.append(daemon)
+        daemon.wait_ready()
+        self.assertIn("target 0 is 400 MiB as formatted", daemon.log())
+        self.assertIn("target-1.dat", daemon.log())
+        self.assertEqual(daemon.stop(), 0)
+        result = subprocess.run([VARVED, "--print-config", "--data", self.data],
+                                capture_output=True, text=True, timeout=10, check=True)
+        self.assertIn("target-0.dat, 400MiB as it is", result.stdout)
+
+    def test_descriptors_are_raised_or_named(self):
+        def limited(soft, hard):
+            return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+        arguments = [VARVED, "--data", self.data, "--listen", "127.0.0.1:0", *SMALL]
+        result = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False,
+                                preexec_fn=limited(32, 32))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("only 32 descriptors", result.stderr)
+        self.assertIn("ulimit -n", result.stderr)
+
+    def test_a_metrics_file_that_cannot_be_written_is_refused(self):
+        path = os.path.join(self.folder.name, "no", "such", "file")
+        text = self.refused(3, "--data", self.data, "--listen", "127.0.0.1:0", "--metrics-file",
+                            path, *SMALL)
+        self.assertIn("--metrics-file " + path, text)
+        self.assertIn("No such file or directory", text)
+
+    def test_a_metrics_file_that_goes_bad_later_is_said_once(self):
+        folder = os.path.join(self.folder.name, "metrics")
+        os.mkdir(folder)
+        daemon = self.start("--metrics-file", os.path.join(folder, "m.prom"))
+        shutil.rmtree(folder)
+        time.sleep(3.5)
+        self.assertEqual(daemon.stop(), 0)
+        self.assertEqual(daemon.log().count("is not written"), 1)
+
+    def test_a_missing_parent_of_the_data_folder_is_named(self):
+        text = self.refused(3, "--data", os.path.join(self.folder.name, "a", "b"), *SMALL)
+        self.assertIn("its parent " + os.path.join(self.folder.name, "a"), text)
+
+    def test_more_dram_than_there_is_is_refused_with_numbers(self):
+        text = self.refused(3, "--data", self.data, "--dram-bytes", "4000GiB", "--targets", "1")
+        self.assertIn("--dram-bytes is 4000GiB", text)
+        self.assertIn("available", text)
+
+    def test_a_signal_during_the_start_ends_it_at_once(self):
+        arguments = ["--data", self.data, "--listen", "127.0.0.1:0", "--free-floor-bytes", "0",
+                     "--targets", "2", "--target-bytes", "400MiB", "--dram-bytes", "512MiB"]
+        process = subprocess.Popen([VARVED, *arguments], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not os.path.exists(os.path.join(self.data, "lock")):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertLess(time.monotonic() - began, 3)
+        if "ready" not in out:  # it was in time, as it should be
+            self.assertIn("during start-up", err)
+        self.assertEqual(self.start().stop(), 0)  # and the next start goes on
+
+    def test_a_hangup_drains_too(self):
+        daemon = self.start()
+        self.assertEqual(daemon.stop(signal.SIGHUP), 0)
+        self.assertIn("drained and stopped", daemon.log())
+
+    def test_it_says_at_start_what_it_is(self):
+        daemon = self.start("--shards", "2")
+        for said in ("varved 0.1", "node ", self.data, "2 targets, 2 shards, 64MiB DRAM, io ",
+                     "token none", "metrics ", "formatted, uuid"):
+            self.assertIn(said, daemon.log())
+        self.assertEqual(daemon.stop(), 0)
 
     def test_print_config_says_where_values_come_from(self):
         result = subprocess.run([VARVED, "--print-config", "--shards", "2"], capture_output=True,

@@ -131,11 +131,14 @@ TEST(Config, TheDefaultsFitASmallContainer) {
 
 TEST(Config, DescriptorsGrowWithTargetsShardsAndSessions) {
   ServerConfig config = good();
-  const DescriptorNeed one = descriptor_need(config, 1), many = descriptor_need(config, 64);
+  config.sessions = 1;
+  const DescriptorNeed one = descriptor_need(config);
+  config.sessions = 64;
+  const DescriptorNeed many = descriptor_need(config);
   EXPECT_EQ(one.least, many.least);
   EXPECT_GE(many.full - many.least, 64u * 5);
   config.targets += 1;
-  EXPECT_EQ(descriptor_need(config, 1).least, one.least + config.shards);
+  EXPECT_EQ(descriptor_need(config).least, one.least + config.shards);
 }
 
 TEST(Config, PrintSaysWhereEachValueComesFrom) {

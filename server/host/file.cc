@@ -1,0 +1,88 @@
+// Small files of the data folder: read whole, replaced whole.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "server/host/host.h"
+
+namespace varve {
+
+namespace {
+
+int32_t write_all(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t n = ::write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    content.remove_prefix(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Failure environment(std::string text) {
+  VARVE_ASSERT(!text.empty());
+  return {kExitEnvironment, std::move(text)};
+}
+
+std::string errno_suffix(int32_t errno_value) {
+  VARVE_ASSERT(errno_value >= 0, errno_value);
+  return errno_value == 0 ? std::string() : std::string(": ") + std::strerror(errno_value);
+}
+
+bool read_file(const std::string& path, std::string* content) {
+  VARVE_ASSERT(content != nullptr);
+  content->clear();
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char buffer[4096];
+  ssize_t n = 0;
+  while ((n = ::read(fd, buffer, sizeof(buffer))) > 0 && content->size() < kMiB) {
+    content->append(buffer, static_cast<size_t>(n));
+  }
+  const int32_t error = n < 0 ? errno : EFBIG;
+  ::close(fd);
+  errno = error;
+  return n == 0;
+}
+
+int32_t replace_file(const std::string& path, std::string_view content, Durability durability) {
+  VARVE_ASSERT(!path.empty());
+  const bool durable = durability == Durability::kPowerCut;
+  const std::string temporary = path + ".new";
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return errno;
+  int32_t error = write_all(fd, content);
+  if (error == 0 && durable && ::fsync(fd) != 0) error = errno;
+  if (::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    return error;
+  }
+  if (!durable) return 0;
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const int folder_fd =
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_fd < 0) return errno;
+  if (::fsync(folder_fd) != 0) error = errno;
+  ::close(folder_fd);
+  return error;
+}
+
+bool exists(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+uint64_t file_bytes(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return 0;
+  return static_cast<uint64_t>(info.st_size);
+}
+
+}  // namespace varve

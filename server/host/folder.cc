@@ -1,0 +1,222 @@
+// The data folder: its lock, the node's identity, the token, the list of the targets it had.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "server/host/host.h"
+
+namespace varve {
+
+namespace {
+
+constexpr const char* kRecordsName = "/targets.list";
+constexpr const char* kRecordsHead = "varve targets 1\n";
+constexpr uint32_t kRecordsMax = 32;
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
+    text.remove_suffix(1);
+  return text;
+}
+
+std::string parent_of(std::string path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+Failure make_folder(const std::string& folder) {
+  const std::string parent = parent_of(folder);
+  if (::mkdir(folder.c_str(), 0700) != 0) {
+    const int32_t error = errno;
+    if (error == EEXIST) return {};
+    if (error == ENOENT) {
+      return environment("--data " + folder + ": its parent " + parent +
+                         " does not exist; make it (mkdir -p) or check that it is mounted");
+    }
+    return environment("--data " + folder + errno_suffix(error) + "; check the folder " + parent);
+  }
+  const int fd = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool flushed = fd >= 0 && ::fsync(fd) == 0;
+  const int32_t error = errno;
+  if (fd >= 0) ::close(fd);
+  if (flushed) return {};
+  return environment("--data " + folder + ": its parent cannot be flushed" + errno_suffix(error));
+}
+
+// The bytes in hex of a small file; `*found` is false where there is none.
+Failure load_hex(const std::string& path, ByteSpan out, bool* found) {
+  std::string content;
+  *found = read_file(path, &content);
+  if (!*found && errno == ENOENT) return {};
+  if (!*found) return environment(path + errno_suffix(errno) + "; restore it or its permissions");
+  if (from_hex(trimmed(content), out)) return {};
+  return environment(path + " is damaged: it must hold " + std::to_string(out.size() * 2) +
+                     " hex digits; restore it from a copy. Without the original, what the targets "
+                     "hold cannot be served.");
+}
+
+Failure create_hex(const std::string& path, ByteSpan out, Entropy& entropy) {
+  entropy.fill(out);
+  const int32_t error = replace_file(path, to_hex(out) + "\n", Durability::kPowerCut);
+  if (error == 0) return {};
+  return environment(path + errno_suffix(error) + "; free space or check the folder");
+}
+
+// "INDEX UUID BYTES PATH"
+bool parse_record(const std::string& line, TargetRecord* record) {
+  unsigned index = 0;
+  unsigned long long bytes = 0;
+  char uuid[33] = {};
+  int used = 0;
+  if (std::sscanf(line.c_str(), "%2u %32s %20llu %n", &index, uuid, &bytes, &used) != 3) {
+    return false;
+  }
+  if (index >= kRecordsMax || used <= 0 || !from_hex(uuid, record->uuid)) return false;
+  record->index = index;
+  record->capacity_bytes = bytes;
+  record->path = line.substr(static_cast<size_t>(used));
+  return true;
+}
+
+}  // namespace
+
+Failure lock_folder(const std::string& folder) {
+  if (Failure failure = make_folder(folder); !failure.ok()) return failure;
+  const std::string path = folder + "/lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return environment(path + errno_suffix(errno) + "; check the folder's permissions");
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    std::string content;
+    const bool read = read_file(path, &content);
+    ::close(fd);
+    const std::string_view pid = read ? trimmed(content) : std::string_view();
+    return environment("--data " + folder + " is in use by another varved (pid " +
+                       (pid.empty() ? "unknown" : std::string(pid)) +
+                       "); stop it or give another folder");
+  }
+  const std::string pid = std::to_string(::getpid()) + "\n";
+  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, pid.data(), pid.size(), 0) < 0) {
+    return environment(path + errno_suffix(errno) + "; free space or check the folder");
+  }
+  return {};  // the descriptor stays open on purpose
+}
+
+Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity) {
+  VARVE_ASSERT(identity != nullptr);
+  const std::string id_path = folder + "/node.id", salt_path = folder + "/domain.salt";
+  bool has_id = false, has_salt = false;
+  Failure failure = load_hex(id_path, identity->node_uuid, &has_id);
+  if (failure.ok()) failure = load_hex(salt_path, identity->domain_salt.bytes, &has_salt);
+  if (!failure.ok()) return failure;
+  if (has_id && !has_salt) {
+    // The salt is made before node.id, so this is a loss and never a first start (H1).
+    return environment(
+        salt_path +
+        " is missing, but this node had one: with a new salt nothing of what its targets hold "
+        "would ever be found. Restore the file from a copy; to give the blocks up, start with "
+        "an empty --data and blank targets");
+  }
+  identity->is_new = !has_id;
+  if (!has_salt) failure = create_hex(salt_path, identity->domain_salt.bytes, entropy);
+  if (failure.ok() && !has_id) failure = create_hex(id_path, identity->node_uuid, entropy);
+  return failure;
+}
+
+Failure load_token(const std::string& token_file, std::string* token) {
+  VARVE_ASSERT(token != nullptr);
+  if (token_file.empty()) return {};
+  struct stat info = {};
+  std::string content;
+  if (!read_file(token_file, &content) || ::stat(token_file.c_str(), &info) != 0) {
+    return environment("--token-file " + token_file + errno_suffix(errno) +
+                       "; check path and permissions");
+  }
+  const Result<std::string> parsed = token_of_file(content, info.st_mode);
+  if (!parsed) return environment("--token-file " + token_file + ": " + parsed.error().what());
+  *token = *parsed;
+  return {};
+}
+
+std::string records_text(const std::vector<TargetRecord>& records) {
+  std::string text = kRecordsHead;
+  for (const TargetRecord& record : records) {
+    VARVE_ASSERT(record.index < kRecordsMax, record.index);
+    text += std::to_string(record.index) + " " + to_hex(record.uuid) + " " +
+            std::to_string(record.capacity_bytes) + " " + record.path + "\n";
+  }
+  return text;
+}
+
+Result<std::vector<TargetRecord>> parse_records(std::string_view text) {
+  const std::string_view head = kRecordsHead;
+  if (text.substr(0, head.size()) != head) return Status::corrupt("its first line is not ours");
+  text.remove_prefix(head.size());
+  std::vector<TargetRecord> records;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return Status::corrupt("its last line is cut off");
+    TargetRecord record;
+    if (!parse_record(std::string(text.substr(0, end)), &record)) {
+      return Status::corrupt("a line is no target");
+    }
+    for (const TargetRecord& other : records) {
+      if (other.index == record.index) return Status::corrupt("a target stands in it twice");
+    }
+    records.push_back(std::move(record));
+    text.remove_prefix(end + 1);
+  }
+  return records;
+}
+
+Failure load_records(const std::string& folder, std::vector<TargetRecord>* records, bool* found) {
+  VARVE_ASSERT(records != nullptr && found != nullptr);
+  const std::string path = folder + kRecordsName;
+  std::string content;
+  *found = read_file(path, &content);
+  if (!*found && errno == ENOENT) return {};
+  if (!*found) return environment(path + errno_suffix(errno) + "; check its permissions");
+  Result<std::vector<TargetRecord>> parsed = parse_records(content);
+  if (!parsed) {
+    return environment(path + " is damaged (" + parsed.error().what() +
+                       "); remove it when all targets are in their places");
+  }
+  *records = *std::move(parsed);
+  return {};
+}
+
+Failure save_records(const std::string& folder, const std::vector<TargetRecord>& records) {
+  const std::string path = folder + kRecordsName, text = records_text(records);
+  std::string before;
+  if (read_file(path, &before) && before == text) return {};
+  const int32_t error = replace_file(path, text, Durability::kPowerCut);
+  if (error == 0) return {};
+  return environment(path + errno_suffix(error) + "; free space or check the folder");
+}
+
+std::vector<std::string> unused_targets(const std::string& folder, uint32_t used) {
+  std::vector<std::string> out;
+  DIR* open_folder = ::opendir(folder.c_str());
+  if (open_folder == nullptr) return out;
+  while (const dirent* entry = ::readdir(open_folder)) {
+    unsigned index = 0;
+    int length = 0;
+    if (std::sscanf(entry->d_name, "target-%4u.dat%n", &index, &length) != 1) continue;
+    if (length <= 0 || entry->d_name[length] != '\0' || index < used) continue;
+    out.push_back(entry->d_name);
+  }
+  ::closedir(open_folder);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace varve

@@ -1,0 +1,95 @@
+// host: what a daemon takes from the machine it runs on: its data folder, its limits, its files.
+//
+// Owns: the lock of the data folder, the identity and the list of targets kept in it, the reading
+// of memory, cores and descriptors as this process may use them (containers included), and the
+// arena's mapping. Called by main and server/node, on main's thread unless said otherwise; nothing
+// here is on the data path. Invariants:
+//   H1 what identifies the node is made once, at the first start, and never replaced: a missing
+//      domain.salt would make every id a stranger's, so that nothing is ever found again.
+//   H2 a small file is replaced whole or not at all.
+//   H3 a limit of any cgroup above this process counts, whatever the machine has.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/time/time.h"
+#include "server/config/config.h"
+
+namespace varve {
+
+// What went wrong before serving, in a sentence with its remedy, and with which exit code.
+struct Failure {
+  int exit_code = 0;  // 0 = none
+  std::string text;
+  bool ok() const { return exit_code == 0; }
+};
+Failure environment(std::string text);  // kExitEnvironment
+// ": No space left on device" for an errno, nothing for 0.
+std::string errno_suffix(int32_t errno_value);
+
+// ---- files
+
+// At most 1 MiB. False with errno when it cannot be read; ENOENT is an answer, not a fault.
+[[nodiscard]] bool read_file(const std::string& path, std::string* content);
+enum class Durability : uint8_t { kNone, kPowerCut };
+// Answers 0 or the errno of the first step that failed (H2).
+[[nodiscard]] int32_t replace_file(const std::string& path, std::string_view content,
+                                   Durability durability);
+bool exists(const std::string& path);
+uint64_t file_bytes(const std::string& path);  // 0 = no file, or a device
+
+// ---- the data folder
+
+// Held as long as the process lives: two daemons on one folder would destroy each other's targets.
+// Makes the folder, not its parents, durably.
+Failure lock_folder(const std::string& folder);
+
+struct Identity {
+  std::byte node_uuid[16] = {};
+  Digest domain_salt;   // secret: base ids are unguessable and differ from domain to domain
+  bool is_new = false;  // made at this start
+};
+Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity);  // H1
+Failure load_token(const std::string& token_file, std::string* token);
+
+// The targets that this node had when it last started: by it a missing drive is told from a new
+// one.
+struct TargetRecord {
+  uint32_t index = 0;
+  std::byte uuid[16] = {};
+  uint64_t capacity_bytes = 0;
+  std::string path;  // where it was; told, not used
+};
+// `*found` is false at a first start, also at one that an earlier first start left unfinished.
+Failure load_records(const std::string& folder, std::vector<TargetRecord>* records, bool* found);
+Failure save_records(const std::string& folder, const std::vector<TargetRecord>& records);
+std::string records_text(const std::vector<TargetRecord>& records);
+Result<std::vector<TargetRecord>> parse_records(std::string_view text);
+// target-N.dat files of the folder that a daemon with so many of them leaves alone.
+std::vector<std::string> unused_targets(const std::string& folder, uint32_t used);
+
+// ---- limits
+
+// `root` is where /proc and /sys begin; tests give a folder of their own.
+Machine read_machine(const std::string& root);  // H3
+
+struct DescriptorLimit {
+  uint64_t before = 0, now = 0, hard = 0;
+};
+// Raises the soft limit to `wanted`, or as far as the hard one lets us.
+DescriptorLimit raise_descriptors(uint64_t wanted);
+
+// From here on a failed allocation is one sentence and kExitEnvironment, not an abort.
+void name_out_of_memory();
+
+// The calling thread, and those that it makes, leave the signals that stop the daemon to main's.
+void leave_stop_signals();
+
+// The whole arena, mapped once and touched before serving: first touch is slow.
+Result<ByteSpan> map_arena(uint64_t bytes);
+
+}  // namespace varve

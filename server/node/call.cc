@@ -1,0 +1,36 @@
+// Gates and calls between main's thread and the cores: locks that no request ever waits for.
+#include "server/node/call.h"
+
+#include <chrono>
+
+namespace varve {
+
+void Gate::arrive_and_wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  VARVE_ASSERT(missing_ > 0);
+  if (--missing_ == 0) changed_.notify_all();
+  changed_.wait(lock, [this] { return missing_ == 0; });
+}
+
+bool ShardCall::run(Reactor& reactor, Work work, void* context, Nanos limit_ns) {
+  VARVE_ASSERT(work != nullptr);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (out_) return false;
+  out_ = true;
+  work_ = work;
+  context_ = context;
+  message_.owner = this;
+  message_.deliver = [](Message& message) { static_cast<ShardCall*>(message.owner)->deliver(); };
+  reactor.post(message_);
+  return done_.wait_for(lock, std::chrono::nanoseconds(limit_ns), [this] { return !out_; });
+}
+
+void ShardCall::deliver() {
+  VARVE_ASSERT(out_);
+  work_(context_);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  out_ = false;
+  done_.notify_all();
+}
+
+}  // namespace varve

@@ -1,0 +1,82 @@
+// The flags and their lines: each reason is said when it comes and when it goes, never in between.
+#include "server/node/degraded.h"
+
+#include "common/base/base.h"
+
+namespace varve {
+
+namespace {
+
+const char* remedy(DegradedReason reason) {
+  switch (reason) {
+    case DegradedReason::kTarget:
+      return "targets have failed: their blocks are misses; replace the drive and restart";
+    case DegradedReason::kIoFallback:
+      return "shards run without io_uring: slower; allow it and restart";
+    case DegradedReason::kNoSpace:
+      return "pushes are refused for want of space since the start; evict less, add targets or "
+             "DRAM";
+    case DegradedReason::kRecovering:
+      return "shards still rebuild their index: what is not found yet is a miss; it ends by itself";
+    case DegradedReason::kNoHits:
+      return "ids asked for and none hit; compare the formats of writers and readers";
+    case DegradedReason::kStalled:
+      return "shards did not answer within a second; look at the load of the machine";
+  }
+  return "?";
+}
+
+}  // namespace
+
+const char* degraded_name(DegradedReason reason) {
+  switch (reason) {
+    case DegradedReason::kTarget:
+      return "target";
+    case DegradedReason::kIoFallback:
+      return "io_fallback";
+    case DegradedReason::kNoSpace:
+      return "no_space";
+    case DegradedReason::kRecovering:
+      return "recovering";
+    case DegradedReason::kStalled:
+      return "stalled";
+    case DegradedReason::kNoHits:
+      return "no_hits";
+  }
+  return "unknown";
+}
+
+void Degraded::see(const DegradedSeen& seen, Nanos now_ns) {
+  VARVE_ASSERT(now_ns > 0);
+  if (seen.refused_no_space > refused_before_) {
+    refused_before_ = seen.refused_no_space;
+    refused_ns_ = now_ns;
+  }
+  const bool refusing = refused_ns_ != 0 && now_ns - refused_ns_ < kQuietNanos;
+  set(DegradedReason::kTarget, seen.targets_failed > 0, seen.targets_failed);
+  set(DegradedReason::kIoFallback, seen.shards_on_fallback > 0, seen.shards_on_fallback);
+  set(DegradedReason::kNoSpace, refusing, seen.refused_no_space);
+  set(DegradedReason::kRecovering, seen.shards_recovering > 0, seen.shards_recovering);
+  set(DegradedReason::kStalled, seen.shards_stalled > 0, seen.shards_stalled);
+  const bool no_hits = seen.committed >= kNoHitsMin && seen.asked >= kNoHitsMin && seen.hits == 0;
+  set(DegradedReason::kNoHits, no_hits, seen.asked);
+}
+
+bool Degraded::any() const {
+  for (const bool on : on_) {
+    if (on) return true;
+  }
+  return false;
+}
+
+void Degraded::set(DegradedReason reason, bool on, uint64_t count) {
+  bool& now = on_[static_cast<uint8_t>(reason)];
+  if (now == on) return;
+  now = on;
+  if (!on) return logf(LogLevel::kInfo, "main", "no longer degraded: %s", degraded_name(reason));
+  const bool passing = reason == DegradedReason::kRecovering;
+  logf(passing ? LogLevel::kInfo : LogLevel::kWarn, "main", "degraded (%s): %llu %s",
+       degraded_name(reason), static_cast<unsigned long long>(count), remedy(reason));
+}
+
+}  // namespace varve

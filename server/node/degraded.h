@@ -1,0 +1,48 @@
+// Whether a node is worse than it should be, and why: one flag per reason, said when it changes.
+#pragma once
+
+#include <cstdint>
+
+#include "common/time/time.h"
+
+namespace varve {
+
+enum class DegradedReason : uint8_t {
+  kTarget,
+  kIoFallback,
+  kNoSpace,
+  kRecovering,
+  kStalled,
+  kNoHits
+};
+inline constexpr uint32_t kDegradedReasons = 6;
+const char* degraded_name(DegradedReason reason);
+
+// Counted over a whole node, once a second.
+struct DegradedSeen {
+  uint64_t targets_failed = 0;
+  uint64_t shards_on_fallback = 0;
+  uint64_t shards_recovering = 0;
+  uint64_t shards_stalled = 0;
+  uint64_t refused_no_space = 0;  // since the start, as the rest
+  uint64_t committed = 0, asked = 0, hits = 0;
+};
+
+class Degraded {
+ public:
+  // "No space" is a state for as long as refusals keep coming, and this much longer.
+  static constexpr Nanos kQuietNanos = 10 * kSecond;
+  // Written and asked for this often and never hit: writers and readers mean different ids.
+  static constexpr uint64_t kNoHitsMin = 1000;
+  void see(const DegradedSeen& seen, Nanos now_ns);
+  bool is(DegradedReason reason) const { return on_[static_cast<uint8_t>(reason)]; }
+  bool any() const;
+
+ private:
+  void set(DegradedReason reason, bool on, uint64_t count);
+  bool on_[kDegradedReasons] = {};
+  uint64_t refused_before_ = 0;
+  Nanos refused_ns_ = 0;
+};
+
+}  // namespace varve

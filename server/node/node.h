@@ -1,0 +1,91 @@
+// node: one varved process put together: its targets, one thread per shard, the sessions.
+//
+// Owns: every resource of the daemon from its settings to its end, what it says at start, its
+// metrics file and its degraded state. Called by main, on main's thread, which otherwise only waits
+// for signals. Invariants:
+//   N1 a target that was lost (absent, unreadable, shrunk) costs that target, never the daemon; one
+//      that is somebody else's is refused untouched (I9).
+//   N2 nothing is made in the place of a target that this node had, unless it was asked for.
+//   N3 nobody's mailbox goes while another core may still post to it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/device/device.h"
+#include "common/env/env.h"
+#include "common/metrics/metrics.h"
+#include "server/config/config.h"
+#include "server/host/host.h"
+#include "server/node/call.h"
+#include "server/node/degraded.h"
+#include "server/node/target.h"
+#include "server/session/session.h"
+#include "server/shard/shard.h"
+
+namespace varve {
+
+inline constexpr uint32_t kSessionShard = 0;  // owns the listener and every lane
+
+struct Node;
+
+struct ShardThread {
+  ShardThread(Node& owner, uint32_t shard_index) : node(owner), index(shard_index) {}
+  // What main waits for, asked on the shard's core.
+  using Ask = bool (*)(ShardThread&);
+  Node& node;
+  const uint32_t index;
+  std::thread thread;
+  ByteSpan arena;
+  std::unique_ptr<IoBackend> io;
+  Status io_refusal;  // why it is not io_uring; ok = it is, or epoll was asked for
+  std::unique_ptr<Reactor> reactor;
+  std::unique_ptr<Shard> shard;
+  Failure failure;
+  ShardCall call;
+  Ask ask = nullptr;
+  bool answer = false;
+  MetricSnapshot snapshot;  // written on the shard's core inside a call, read by main after it
+};
+
+struct Node {
+  explicit Node(const ServerConfig& settings);
+  ServerConfig config;  // fixed once the targets are known: they bound the number of shards
+  SystemClock clock;
+  SystemEntropy entropy;
+  std::unique_ptr<Fabric> fabric;
+  Gate built, run, stopped;
+  Env env;
+  Identity identity;
+  std::string token;
+  std::vector<NodeTarget> targets;
+  std::vector<std::unique_ptr<ShardThread>> threads;
+  std::unique_ptr<SessionTable> sessions;  // built, used and destroyed on the session shard
+  MetricSet session_metrics;
+  Degraded degraded;
+  LogLimit metrics_log{60 * kSecond};
+  bool go = false;  // set by main before the gate `run`
+};
+
+// Folder, identity, targets: nothing runs yet.
+Failure prepare(Node& node);
+// Threads, shards, listener. After a failure with node.go the shards run already.
+Failure start(Node& node);
+// Says on the log what these settings came to, in two lines.
+void say_start(const Node& node);
+
+// Sums what every shard counts and replaces the metrics file; answers the errno of that.
+[[nodiscard]] int32_t write_metrics(Node& node);
+// The same, later: a file that cannot be written is said once a minute and never stops the daemon.
+void rewrite_metrics(Node& node);
+
+// GOODBYE, then half of the time for clients to finish, then everything left is closed; the rest of
+// the time for write-behind, seal and checkpoint. `pause` waits between questions and ends the
+// process at a second signal. False: not done in time; recovery is for the rest.
+using Pause = void (*)(void* context);
+[[nodiscard]] bool drain(Node& node, Pause pause, void* context);
+void stop(Node& node);
+
+}  // namespace varve

@@ -1,0 +1,28 @@
+// The targets of a node at start: which are made, which are adopted, which are lost, which refused.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/config/config.h"
+#include "server/flash/flash.h"
+#include "server/host/host.h"
+
+namespace varve {
+
+struct NodeTarget {
+  flash::TargetInfo info;  // of a lost one: its place and geometry, so that others keep theirs
+  Status lost;             // not ok: it starts as failed (N1)
+};
+
+// What the Status of a target says about the drive: gone or broken (true), or not ours (false).
+bool is_lost(Status status);
+
+// One sentence with path, cause, numbers and remedy, and the exit code that belongs to it.
+Failure refusal(uint32_t index, const std::string& path, Status why);
+
+// Opens or makes every target, says one line for each, and keeps their list in the data folder.
+Failure prepare_targets(const ServerConfig& config, const Identity& identity, Entropy& entropy,
+                        std::vector<NodeTarget>* targets);
+
+}  // namespace varve
