@@ -75,18 +75,17 @@ CLI::Option* add_bytes(CLI::App& app, const char* name, uint64_t& out, const cha
 template <class Number>
 CLI::Option* add_number(CLI::App& app, const char* name, Number& out, const char* help) {
   const auto read = [&out, name](const CLI::results_t& texts) {
+    constexpr uint64_t kMax = std::numeric_limits<Number>::max();
     const std::string& text = texts.at(0);
     uint64_t value = 0;
-    bool good = !text.empty() && text.size() <= 19;  // below 2^63
+    bool good = !text.empty();
     for (const char c : text) {
-      good = good && c >= '0' && c <= '9';
-      value = value * 10 + static_cast<uint64_t>(c - '0');
+      const auto digit = static_cast<uint64_t>(c - '0');  // anything but a digit is huge
+      good = good && digit <= 9 && value <= (kMax - digit) / 10;
+      value = good ? value * 10 + digit : 0;
     }
-    if (!good || value > std::numeric_limits<Number>::max()) {
-      refuse(name, text,
-             "it must be a whole number from 0 to " +
-                 std::to_string(std::min<uint64_t>(std::numeric_limits<Number>::max(),
-                                                   uint64_t{9999999999999999999u})));
+    if (!good) {
+      refuse(name, text, "it must be a whole number from 0 to " + std::to_string(kMax));
     }
     out = static_cast<Number>(value);
     return true;

@@ -108,6 +108,7 @@ TEST(CommandLine, BadValuesSayWhatIsWanted) {
       {"--targets=4294967296", "a whole number from 0 to 4294967295"},
       {"--drain-ms=1s", "a whole number"},
       {"--fault-seed=x", "a whole number"},
+      {"--fault-seed=18446744073709551616", "a whole number from 0 to 18446744073709551615"},
       {"--io=foo", "auto, uring or epoll"},
   };
   for (const auto& bad : cases) {
@@ -119,6 +120,7 @@ TEST(CommandLine, BadValuesSayWhatIsWanted) {
 }
 
 TEST(CommandLine, StrayWordsAreRefused) {
+  EXPECT_EQ(parse({"--fault-seed=18446744073709551615"}).config.faults.seed, ~uint64_t{0});
   EXPECT_EQ(parse({"start"}).exit_code, kExitUsage);
 }
 
