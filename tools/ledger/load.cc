@@ -150,9 +150,10 @@ void Load::settle_push(const Run& run, const std::vector<Offer>& offers,
   const std::lock_guard<std::mutex> lock(world_.lock);
   for (uint32_t i = 0; i < run.count; ++i) {
     const bool granted = i < reserved.size() && reserved[i] == Code::kOk;
-    if (i < reserved.size() && reserved[i] == Code::kCancelled) ++counts_.blocks_existing;
+    const bool exists = i < reserved.size() && reserved[i] == Code::kCancelled;
     if (!granted) {
       world_.book.retract(block(run, i), offers[i].salt);
+      if (exists) settle_existing(block(run, i));
       continue;
     }
     ++counts_.blocks_granted;
@@ -161,6 +162,15 @@ void Load::settle_push(const Run& run, const std::vector<Offer>& offers,
     world_.book.acknowledge(block(run, i), durable);
     ++(durable ? counts_.acks_durable : counts_.acks_cached);
   }
+}
+
+// Answered with success because somebody's bytes are there: a promise like any other, and a durable
+// one, as only what was flushed exists. When nobody ever finished it the audit calls it a phantom.
+void Load::settle_existing(const BlockId& block) {
+  ++counts_.blocks_existing;
+  if (!world_.book.may_exist(block)) return;
+  world_.book.acknowledge(block, true);
+  ++counts_.acks_durable;
 }
 
 void Load::pull(const Run& run) {

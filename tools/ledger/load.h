@@ -48,6 +48,7 @@ class Load {
     Salt salt = 0;
     bool kept = false;  // must be there already: a grant is a loss
   };
+  void settle_existing(const BlockId& block);
   void settle_push(const Run& run, const std::vector<Offer>& offers,
                    const std::vector<Code>& reserved, const Event& pushed, bool durable);
   bool hand_over(const Run& run, OpId op, const std::vector<Offer>& offers);
