@@ -65,14 +65,31 @@ Status refuse_no_direct_io(int32_t error) {
                 error);
 }
 
-// What an open() of a target that is there says. The descriptors are the process's, not the
-// target's: they have a remedy of their own.
+// What an open() of a target that is there says. kIo: the drive is gone or broken, and only
+// then; a setting to correct must not cost the blocks of a target that is sound. The descriptors
+// are the process's, not the target's: they have a remedy of their own.
 Status refuse_open(int32_t error) {
   if (error == EMFILE || error == ENFILE) {
     return Status(Code::kOverloaded, "no descriptor is left to open it; raise ulimit -n", error);
   }
-  if (error == EINVAL) return refuse_no_direct_io(error);
-  return Status::io("cannot be opened; check path, permissions and drive", error);
+  switch (error) {
+    case EINVAL:
+      return refuse_no_direct_io(error);
+    case EIO:
+    case ENXIO:
+    case ENODEV:
+    case ENOENT:
+    case ENOMEDIUM:
+      return Status::io("cannot be opened; check the drive", error);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return Status(Code::kInvalid,
+                    "may not be opened for reading and writing; check owner, permissions and mount",
+                    error);
+    default:  // a path that leads nowhere, a folder: a setting to correct, no drive that is gone
+      return Status(Code::kInvalid, "cannot be opened; check the path", error);
+  }
 }
 
 // Under /dev a file lies in memory and hides that the drive is not there.
@@ -95,7 +112,7 @@ Status lock(int fd) {
   if (fcntl(fd, F_SETLK, &whole) == 0) return Status();
   const int32_t error = errno;
   if (error != EACCES && error != EAGAIN) {
-    return Status::io("the lock failed; check the file system", error);
+    return Status(Code::kUnsupported, "the lock failed; check the file system", error);
   }
   return Status(Code::kUnavailable,
                 "another process uses it; stop the other daemon or give this one its own targets",
@@ -189,8 +206,10 @@ Result<OpenedFile> create(const FileDeviceOptions& options) {
   if (fd.get() < 0) {
     const int32_t error = errno;
     if (error != EINVAL) {
-      if (error == EMFILE || error == ENFILE) return refuse_open(error);
-      return Status::io("cannot be created; check folder and permissions", error);
+      if (error == ENOENT) {
+        return Status(Code::kInvalid, "its folder does not exist; check the path", error);
+      }
+      return refuse_open(error);
     }
     unlink(temporary.c_str());  // the name is there although the open was refused
     return refuse_no_direct_io(error);
@@ -270,9 +289,7 @@ Result<OpenedFile> open_target_file(const FileDeviceOptions& options) {
   VARVE_ASSERT(!options.path.empty());
   struct stat info {};
   if (stat(options.path.c_str(), &info) == 0) return open_existing(options, info);
-  if (errno != ENOENT) {
-    return Status::io("cannot be examined; check the path", errno);
-  }
+  if (errno != ENOENT) return refuse_open(errno);
   if (options.create_bytes > 0) return create(options);
   return Status(Code::kUnavailable, "does not exist; check the drive and the path", ENOENT);
 }

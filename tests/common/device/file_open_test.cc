@@ -105,6 +105,33 @@ TEST(FileOpen, NothingIsEverCreatedBelowDev) {
   }
 }
 
+// A setting to correct is no lost drive: kIo would start the node without a sound target.
+TEST(FileOpen, WhatMayNotBeOpenedIsNoLostDrive) {
+  TemporaryPath path("loop");
+  ASSERT_EQ(symlink(path.path().c_str(), path.path().c_str()), 0);
+  Result<OpenedFile> loop = open_target_file(options_for(path, 0));
+  ASSERT_FALSE(loop);
+  EXPECT_EQ(loop.error().code(), Code::kInvalid);
+  EXPECT_EQ(loop.error().errno_value(), ELOOP);
+  FileDeviceOptions below;
+  below.path = "/proc/self/status/target.dat";
+  Result<OpenedFile> no_folder = open_target_file(below);
+  ASSERT_FALSE(no_folder);
+  EXPECT_EQ(no_folder.error().code(), Code::kInvalid);
+  below.path = "/proc/version";  // nobody may write it, root included
+  Result<OpenedFile> read_only = open_target_file(below);
+  ASSERT_FALSE(read_only);
+  EXPECT_NE(read_only.error().code(), Code::kIo);
+  if (geteuid() == 0) return;  // root may open everything else
+  TemporaryPath shut("shut");
+  std::ofstream(shut.path()) << std::string(kPageBytes, 'k');
+  ASSERT_EQ(chmod(shut.path().c_str(), 0), 0);
+  Result<OpenedFile> refused = open_target_file(options_for(shut, 0));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kInvalid);
+  EXPECT_EQ(refused.error().errno_value(), EACCES);
+}
+
 // Descriptors are the process's: what is missing is ulimit -n, not the drive.
 TEST(FileOpen, ALackOfDescriptorsHasItsOwnRemedy) {
   TemporaryPath path("descriptors");
