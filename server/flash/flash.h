@@ -57,6 +57,7 @@ struct TargetOptions {
 // so that each start has one boot generation for all of them: attempts of different targets are
 // compared by it, and a target that was replaced, or missed a start, must not count on its own.
 struct TargetLook {
+  uint32_t index = 0;
   bool blank = false;  // it will be formatted
   uint32_t boot_generation = 0;
   uint32_t slices = 0;
@@ -66,6 +67,8 @@ struct TargetLook {
 Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]);
 Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& options,
                                 const std::byte (&node_uuid)[16]);
+// Over all targets that ever counted a start, or two starts may have one generation: what is known
+// of those that are away now is handed over as one more look.
 struct CommonStart {
   uint32_t boot_generation = 0;
   uint32_t slices = 0;  // of the targets there are, else chosen for the smallest blank one

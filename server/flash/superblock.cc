@@ -160,6 +160,7 @@ Result<TargetLook> look_at(PageStore& head, const TargetOptions& options,
   PageMemory memory(kHeadPages);
   VARVE_TRY(const Opened opened, open_head(head, memory, options, node_uuid));
   TargetLook seen;
+  seen.index = options.index;
   seen.blank = opened.blank;
   seen.boot_generation = opened.super.boot_generation;
   seen.slices = opened.super.slices;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "server/host/host.h"
@@ -20,6 +21,18 @@ int32_t write_all(int fd, std::string_view content) {
     content.remove_prefix(static_cast<size_t>(n));
   }
   return 0;
+}
+
+// The folder as it really is, and the name in it; a folder that is not there stays as it is
+// written.
+std::string place_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const size_t name = slash == std::string::npos ? 0 : slash + 1;
+  std::string folder = name == 0 ? "." : path.substr(0, name);
+  char* real = ::realpath(folder.c_str(), nullptr);
+  if (real != nullptr) folder = real;
+  std::free(real);
+  return folder + "/" + path.substr(name);
 }
 
 }  // namespace
@@ -77,6 +90,10 @@ int32_t replace_file(const std::string& path, std::string_view content, Durabili
 bool exists(const std::string& path) {
   struct stat info = {};
   return ::stat(path.c_str(), &info) == 0;
+}
+
+bool same_place(const std::string& one, const std::string& other) {
+  return one == other || place_of(one) == place_of(other);
 }
 
 uint64_t file_bytes(const std::string& path) {

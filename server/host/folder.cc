@@ -17,8 +17,9 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-constexpr const char* kRecordsHead = "varve targets 1\n";
+constexpr uint32_t kRecordsVersion = 2;
 constexpr uint32_t kRecordsMax = 32;
+constexpr uint32_t kSlicesRecordedMax = 64;
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
@@ -70,6 +71,29 @@ Failure create_hex(const std::string& path, ByteSpan out, Entropy& entropy) {
   const int32_t error = replace_file(path, to_hex(out) + "\n", Durability::kPowerCut);
   if (error == 0) return {};
   return environment(path + errno_suffix(error) + "; free space or check the folder");
+}
+
+// "varve targets 2 GENERATION SLICES"; version 1 ended before the numbers.
+Status parse_records_head(const std::string& line, TargetList* list) {
+  unsigned version = 0;
+  unsigned long long generation = 0, slices = 0;
+  int used = 0;
+  const int fields = std::sscanf(line.c_str(), "varve targets %4u%n %10llu %4llu%n", &version,
+                                 &used, &generation, &slices, &used);
+  const bool whole = used == static_cast<int>(line.size());
+  if (fields < 1) return Status::corrupt("its first line is not ours");
+  if (version > kRecordsVersion) return Status::unsupported("a newer version of Varve wrote it");
+  if (version == 1 && fields == 1 && whole) return Status();
+  if (version != kRecordsVersion || fields != 3 || !whole) {
+    return Status::corrupt("its first line is not ours");
+  }
+  // One more must be left for the next start.
+  if (generation == 0 || generation >= ~0u || slices == 0 || slices > kSlicesRecordedMax) {
+    return Status::corrupt("its generation or slices cannot be");
+  }
+  list->boot_generation = static_cast<uint32_t>(generation);
+  list->slices = static_cast<uint32_t>(slices);
+  return Status();
 }
 
 // "INDEX UUID BYTES PATH"
@@ -147,9 +171,12 @@ Failure load_token(const std::string& token_file, std::string* token) {
   return {};
 }
 
-std::string records_text(const std::vector<TargetRecord>& records) {
-  std::string text = kRecordsHead;
-  for (const TargetRecord& record : records) {
+std::string records_text(const TargetList& list) {
+  VARVE_ASSERT(list.boot_generation > 0 && list.slices > 0 && list.slices <= kSlicesRecordedMax);
+  std::string text = "varve targets " + std::to_string(kRecordsVersion) + " " +
+                     std::to_string(list.boot_generation) + " " + std::to_string(list.slices) +
+                     "\n";
+  for (const TargetRecord& record : list.records) {
     VARVE_ASSERT(record.index < kRecordsMax, record.index);
     text += std::to_string(record.index) + " " + to_hex(record.uuid) + " " +
             std::to_string(record.capacity_bytes) + " " + record.path + "\n";
@@ -157,11 +184,13 @@ std::string records_text(const std::vector<TargetRecord>& records) {
   return text;
 }
 
-Result<std::vector<TargetRecord>> parse_records(std::string_view text) {
-  const std::string_view head = kRecordsHead;
-  if (text.substr(0, head.size()) != head) return Status::corrupt("its first line is not ours");
-  text.remove_prefix(head.size());
-  std::vector<TargetRecord> records;
+Result<TargetList> parse_records(std::string_view text) {
+  TargetList list;
+  const size_t head_end = text.find('\n');
+  if (head_end == std::string_view::npos) return Status::corrupt("its first line is not ours");
+  VARVE_RETURN_IF_ERROR(parse_records_head(std::string(text.substr(0, head_end)), &list));
+  text.remove_prefix(head_end + 1);
+  std::vector<TargetRecord>& records = list.records;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return Status::corrupt("its last line is cut off");
@@ -175,27 +204,31 @@ Result<std::vector<TargetRecord>> parse_records(std::string_view text) {
     records.push_back(std::move(record));
     text.remove_prefix(end + 1);
   }
-  return records;
+  return list;
 }
 
-Failure load_records(const std::string& folder, std::vector<TargetRecord>* records, bool* found) {
-  VARVE_ASSERT(records != nullptr && found != nullptr);
+Failure load_records(const std::string& folder, TargetList* list) {
+  VARVE_ASSERT(list != nullptr && list->records.empty());
   const std::string path = folder + kRecordsName;
   std::string content;
-  *found = read_file(path, &content);
-  if (!*found && errno == ENOENT) return {};
-  if (!*found) return environment(path + errno_suffix(errno) + "; check its permissions");
-  Result<std::vector<TargetRecord>> parsed = parse_records(content);
+  const bool found = read_file(path, &content);
+  if (!found && errno == ENOENT) return {};
+  if (!found) return environment(path + errno_suffix(errno) + "; check its permissions");
+  Result<TargetList> parsed = parse_records(content);
+  if (!parsed && parsed.error().code() == Code::kUnsupported) {
+    return environment(path + " is refused: " + parsed.error().what() +
+                       "; start that version, or a data folder of this one");
+  }
   if (!parsed) {
     return environment(path + " is damaged (" + parsed.error().what() +
                        "); remove it when all targets are in their places");
   }
-  *records = *std::move(parsed);
+  *list = *std::move(parsed);
   return {};
 }
 
-Failure save_records(const std::string& folder, const std::vector<TargetRecord>& records) {
-  const std::string path = folder + kRecordsName, text = records_text(records);
+Failure save_records(const std::string& folder, const TargetList& list) {
+  const std::string path = folder + kRecordsName, text = records_text(list);
   std::string before;
   if (read_file(path, &before) && before == text) return {};
   const int32_t error = replace_file(path, text, Durability::kPowerCut);

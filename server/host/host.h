@@ -40,6 +40,8 @@ enum class Durability : uint8_t { kNone, kPowerCut };
 [[nodiscard]] int32_t replace_file(const std::string& path, std::string_view content,
                                    Durability durability);
 bool exists(const std::string& path);
+// Whether two paths, of which nothing needs to be there, name the same place in the same folder.
+bool same_place(const std::string& one, const std::string& other);
 uint64_t file_bytes(const std::string& path);  // 0 = no file, or a device
 
 // ---- the data folder
@@ -62,13 +64,21 @@ struct TargetRecord {
   uint32_t index = 0;
   std::byte uuid[16] = {};
   uint64_t capacity_bytes = 0;
-  std::string path;  // where it was; told, not used
+  std::string path;  // where it was: told, and by it a mistyped path is known from a loss
 };
-// `*found` is false at a first start, also at one that an earlier first start left unfinished.
-Failure load_records(const std::string& folder, std::vector<TargetRecord>* records, bool* found);
-Failure save_records(const std::string& folder, const std::vector<TargetRecord>& records);
-std::string records_text(const std::vector<TargetRecord>& records);
-Result<std::vector<TargetRecord>> parse_records(std::string_view text);
+// What outlives any one target: no boot generation is ever given twice, whichever of them were
+// there at a start, because attempts of different starts are told apart by it (I3).
+struct TargetList {
+  uint32_t boot_generation = 0;  // of the latest start; 0 = not known (version 1 had none)
+  uint32_t slices = 0;           // of every target; 0 = not known
+  std::vector<TargetRecord> records;
+};
+// An empty list at a first start, also at one that an earlier first start left unfinished.
+Failure load_records(const std::string& folder, TargetList* list);
+Failure save_records(const std::string& folder, const TargetList& list);
+std::string records_text(const TargetList& list);
+// kUnsupported: a newer version's.
+Result<TargetList> parse_records(std::string_view text);
 // target-N.dat files of the folder that a daemon with so many of them leaves alone.
 std::vector<std::string> unused_targets(const std::string& folder, uint32_t used);
 

@@ -15,11 +15,11 @@ struct Start {
   const ServerConfig& config;
   const Identity& identity;
   Entropy& entropy;
-  std::vector<TargetRecord> records;
+  TargetList before;   // as the last start left it
   bool known = false;  // the node finished a start before
 
   const TargetRecord* record(uint32_t index) const {
-    for (const TargetRecord& record : records) {
+    for (const TargetRecord& record : before.records) {
       if (record.index == index) return &record;
     }
     return nullptr;
@@ -41,6 +41,14 @@ void say_prepared(const Start& start, uint32_t index, const flash::TargetInfo& i
        info.formatted_now ? "formatted" : "adopted",
        replaced ? " in the place of one that this node had (its blocks are lost)" : "",
        to_hex(super.target_uuid).c_str(), mib, super.boot_generation);
+  const TargetRecord* record = start.record(index);
+  if (!info.formatted_now && record != nullptr &&
+      std::memcmp(record->uuid, super.target_uuid, sizeof(record->uuid)) != 0) {
+    logf(LogLevel::kWarn, "main",
+         "target %u %s is another one than at the last start, when %s with uuid %s was in its "
+         "place: what lies only there is a miss",
+         index, info.path.c_str(), record->path.c_str(), to_hex(record->uuid).c_str());
+  }
   const ServerConfig& config = start.config;
   const bool size_given =
       std::find(config.from_command_line.begin(), config.from_command_line.end(),
@@ -61,6 +69,13 @@ flash::TargetOptions target_options(const Start& start, uint32_t index) {
   return options;
 }
 
+// A path that was given, where nothing is, and where this target never was: mistyped, not lost.
+bool is_misnamed(const Start& start, uint32_t index) {
+  const TargetRecord* record = start.record(index);
+  if (start.config.target_paths.empty() || record == nullptr) return false;
+  return !same_place(start.config.target_path(index), record->path);
+}
+
 // What a target that cannot be used means: its own loss, or the end of the start.
 Failure take_refusal(const Start& start, uint32_t index, Status why, NodeTarget* target) {
   const ServerConfig& config = start.config;
@@ -69,6 +84,12 @@ Failure take_refusal(const Start& start, uint32_t index, Status why, NodeTarget*
   // What could not be made, and what never was there, is a mistake and no loss.
   const bool absent = !exists(path);
   const bool unknown = absent && start.record(index) == nullptr;
+  if (absent && !create && is_misnamed(start, index)) {
+    Failure failure = refusal(index, path, why);
+    failure.text += "; this node had it at " + start.record(index)->path +
+                    ": correct --target, or give that path to start without it";
+    return failure;
+  }
   if (!start.known || unknown || (absent && create) || !is_lost(why)) {
     Failure failure = refusal(index, path, why);
     if (unknown && !create) failure.text += "; --create-targets makes the file";
@@ -102,6 +123,70 @@ Failure look_at_all(const Start& start, std::vector<NodeTarget>* targets,
     targets->push_back(std::move(target));
   }
   return {};
+}
+
+std::string sliced(const std::string& path, uint32_t slices) {
+  return path + " with " + std::to_string(slices) + " slices";
+}
+
+Failure different_slices(const Start& start, const flash::TargetLook& one,
+                         const flash::TargetLook& other) {
+  VARVE_ASSERT(one.slices != other.slices && one.index != other.index);
+  return {
+      kExitTargetRefused,
+      "targets " + std::to_string(one.index) + " and " + std::to_string(other.index) +
+          " do not belong together: " + sliced(start.config.target_path(one.index), one.slices) +
+          ", " + sliced(start.config.target_path(other.index), other.slices) +
+          "; they are left as they are. Give up one of them by a blank drive in its place"};
+}
+
+Failure different_slices_before(const Start& start, const flash::TargetLook& one) {
+  VARVE_ASSERT(one.slices != start.before.slices);
+  std::string others;
+  for (const TargetRecord& record : start.before.records) {
+    if (record.index != one.index) others += (others.empty() ? "" : ", ") + record.path;
+  }
+  return {kExitTargetRefused, "target " + std::to_string(one.index) + ", " +
+                                  sliced(start.config.target_path(one.index), one.slices) +
+                                  ", does not belong to the other targets of this node (" +
+                                  (others.empty() ? "none" : others) + "), which have " +
+                                  std::to_string(start.before.slices) +
+                                  "; it is left as it is. Give a blank drive"};
+}
+
+// What this start has in common for all targets, those that are away included: their list is one
+// more look at them (I3). It is durable before the first of them counts this start.
+Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
+              flash::CommonStart* common) {
+  std::vector<flash::TargetLook> all = looks;
+  const flash::TargetLook* first = nullptr;
+  bool all_blank = looks.size() == start.config.targets;
+  for (const flash::TargetLook& seen : looks) {
+    if (seen.blank) continue;
+    all_blank = false;
+    if (first == nullptr) first = &seen;
+    if (first->slices == seen.slices) continue;
+    return different_slices(start, *first, seen);
+  }
+  for (const TargetRecord& record : start.before.records)
+    all_blank = all_blank && record.index < start.config.targets;
+  const TargetList& before = start.before;
+  if (first != nullptr && before.slices != 0 && before.slices != first->slices) {
+    return different_slices_before(start, *first);
+  }
+  flash::TargetLook list;
+  list.boot_generation = before.boot_generation;
+  list.slices = before.slices;
+  // Of targets that are all new nothing is left that the old number of slices would bind.
+  list.blank = before.slices == 0 || all_blank;
+  list.capacity_bytes = ~uint64_t{0};
+  all.push_back(list);
+  const Result<flash::CommonStart> agreed = flash::common_start(all, start.config.shards);
+  if (!agreed) return {kExitTargetRefused, std::string("targets: ") + agreed.error().what()};
+  *common = *agreed;
+  VARVE_ASSERT(common->boot_generation > before.boot_generation);
+  return save_records(start.config.data_dir,
+                      {common->boot_generation, common->slices, before.records});
 }
 
 Failure prepare_sound(const Start& start, const flash::CommonStart& common,
@@ -158,7 +243,8 @@ Failure fill_lost(const Start& start, std::vector<NodeTarget>* targets) {
 }
 
 // Sound ones as they are now; lost ones and those beyond --targets as they were.
-Failure keep_records(const Start& start, const std::vector<NodeTarget>& targets) {
+Failure keep_records(const Start& start, const flash::CommonStart& common,
+                     const std::vector<NodeTarget>& targets) {
   std::vector<TargetRecord> records;
   for (uint32_t t = 0; t < targets.size(); ++t) {
     const flash::Superblock& super = targets[t].info.super;
@@ -170,10 +256,11 @@ Failure keep_records(const Start& start, const std::vector<NodeTarget>& targets)
       records.push_back(*before);
     }
   }
-  for (const TargetRecord& before : start.records) {
+  for (const TargetRecord& before : start.before.records) {
     if (before.index >= targets.size()) records.push_back(before);
   }
-  return save_records(start.config.data_dir, records);
+  return save_records(start.config.data_dir,
+                      {common.boot_generation, common.slices, std::move(records)});
 }
 
 void say_unused(const Start& start) {
@@ -208,16 +295,17 @@ Failure prepare_targets(const ServerConfig& config, const Identity& identity, En
                         std::vector<NodeTarget>* targets) {
   VARVE_ASSERT(targets != nullptr && targets->empty());
   Start start{config, identity, entropy, {}, false};
-  Failure failure = load_records(config.data_dir, &start.records, &start.known);
+  Failure failure = load_records(config.data_dir, &start.before);
+  start.known = !start.before.records.empty();
   std::vector<flash::TargetLook> looks;
   if (failure.ok()) failure = look_at_all(start, targets, &looks);
   if (!failure.ok()) return failure;
   if (looks.empty()) return all_lost(*targets);
-  const Result<flash::CommonStart> common = flash::common_start(looks, config.shards);
-  if (!common) return {kExitTargetRefused, std::string("targets: ") + common.error().what()};
-  failure = prepare_sound(start, *common, targets);
+  flash::CommonStart common;
+  failure = agree(start, looks, &common);
+  if (failure.ok()) failure = prepare_sound(start, common, targets);
   if (failure.ok()) failure = fill_lost(start, targets);
-  if (failure.ok()) failure = keep_records(start, *targets);
+  if (failure.ok()) failure = keep_records(start, common, *targets);
   if (failure.ok()) say_unused(start);
   return failure;
 }

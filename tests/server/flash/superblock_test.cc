@@ -218,6 +218,7 @@ TEST(Superblock, AStartHasOneBootGenerationForAllTargets) {
     looks.push_back(*look);
   }
   EXPECT_TRUE(looks[2].blank);
+  EXPECT_EQ(looks[2].index, 2u);
   const auto start = common_start(looks, 1);
   ASSERT_TRUE(start.has_value());
   EXPECT_EQ(start->boot_generation, 8u);
@@ -243,6 +244,19 @@ TEST(Superblock, ALookRefusesWhatAPreparationWouldRefuse) {
   looks[0].slices = 2;
   looks[1].slices = 4;
   EXPECT_FALSE(common_start(looks, 1).has_value());
+}
+
+TEST(Superblock, WhatIsKnownOfTargetsThatAreAwayCountsAsOneMore) {
+  TargetLook looks[2];
+  looks[0].slices = 4;
+  looks[0].boot_generation = 5;
+  looks[1].slices = 4;
+  looks[1].boot_generation = 7;  // the start that those had which are away now
+  EXPECT_EQ(common_start(looks, 1)->boot_generation, 8u);
+  looks[0] = {};
+  looks[0].blank = true;
+  looks[0].capacity_bytes = 64 * kGiB;
+  EXPECT_EQ(common_start(looks, 1)->slices, 4u);
 }
 
 TEST(Superblock, BlankTargetsTakeTheSlicesOfThoseThereAre) {

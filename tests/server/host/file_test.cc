@@ -39,5 +39,15 @@ TEST(HostFile, ARefusalNamesItsErrno) {
   EXPECT_EQ(errno_suffix(0), "");
 }
 
+TEST(HostFile, APlaceIsKnownByItsFolderAndName) {
+  test::HostFolder folder;
+  const std::string path = folder.path() + "/t.dat";
+  EXPECT_TRUE(same_place(path, folder.path() + "/./t.dat"));
+  EXPECT_TRUE(same_place(path, folder.path() + "//t.dat"));
+  EXPECT_FALSE(same_place(path, folder.path() + "/u.dat"));
+  EXPECT_FALSE(same_place(path, folder.path() + "/gone/t.dat"));
+  EXPECT_TRUE(same_place(folder.path() + "/gone/t.dat", folder.path() + "/gone/t.dat"));
+}
+
 }  // namespace
 }  // namespace varve

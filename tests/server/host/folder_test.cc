@@ -79,21 +79,38 @@ TEST(HostFolder, ASecondLockNamesTheFirst) {
 
 TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   test::HostFolder folder;
-  std::vector<TargetRecord> records(2);
+  TargetList list{7, 16, {}};
+  std::vector<TargetRecord>& records = list.records;
+  records.resize(2);
   records[0].index = 0;
   records[0].uuid[0] = std::byte{7};
   records[0].capacity_bytes = 400 * kMiB;
   records[0].path = "/a folder/t 0.dat";
   records[1].index = 5;
-  bool found = true;
-  std::vector<TargetRecord> loaded;
-  EXPECT_TRUE(load_records(folder.path(), &loaded, &found).ok());
-  EXPECT_FALSE(found);
-  EXPECT_TRUE(save_records(folder.path(), records).ok());
-  EXPECT_TRUE(load_records(folder.path(), &loaded, &found).ok());
-  EXPECT_TRUE(found);
-  EXPECT_EQ(records_text(loaded), records_text(records));
-  EXPECT_EQ(loaded[0].path, "/a folder/t 0.dat");
+  TargetList loaded;
+  EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
+  EXPECT_TRUE(loaded.records.empty() && loaded.boot_generation == 0);
+  EXPECT_TRUE(save_records(folder.path(), list).ok());
+  EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
+  EXPECT_EQ(records_text(loaded), records_text(list));
+  EXPECT_EQ(loaded.records[0].path, "/a folder/t 0.dat");
+  EXPECT_EQ(loaded.boot_generation, 7u);
+  EXPECT_EQ(loaded.slices, 16u);
+}
+
+TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
+  const std::string line = "0 " + std::string(32, '0') + " 3 p\n";
+  const Result<TargetList> old = parse_records("varve targets 1\n" + line);
+  ASSERT_TRUE(old.has_value());
+  EXPECT_EQ(old->records.size(), 1u);
+  EXPECT_EQ(old->boot_generation, 0u);
+  EXPECT_EQ(old->slices, 0u);
+  test::HostFolder folder;
+  folder.put("targets.list", "varve targets 3 1 1 further\n" + line);
+  TargetList list;
+  const Failure failure = load_records(folder.path(), &list);
+  EXPECT_EQ(failure.exit_code, kExitEnvironment);
+  EXPECT_TRUE(says(failure, "a newer version of Varve")) << failure.text;
 }
 
 TEST(HostFolder, ADamagedListIsRefused) {
@@ -101,14 +118,17 @@ TEST(HostFolder, ADamagedListIsRefused) {
   for (const std::string& bad :
        {std::string("x"), std::string("varve targets 1\n0 12 3 p\n"),
         "varve targets 1\n0 " + zero + " 3 p", "varve targets 1\n77 " + zero + " 3 p\n",
-        "varve targets 1\n0 " + zero + " 3 p\n0 " + zero + " 3 p\n"}) {
+        "varve targets 1\n0 " + zero + " 3 p\n0 " + zero + " 3 p\n",
+        std::string("varve targets 1 5 1\n"), std::string("varve targets 2\n"),
+        std::string("varve targets 2 5\n"), std::string("varve targets 2 0 1\n"),
+        std::string("varve targets 2 5 65\n"), std::string("varve targets 2 4294967295 1\n"),
+        std::string("varve targets 2 5 1 x\n"), std::string("varve targets 2 5 1")}) {
     EXPECT_FALSE(parse_records(bad).has_value()) << bad;
   }
   test::HostFolder folder;
   folder.put("targets.list", "nonsense");
-  std::vector<TargetRecord> records;
-  bool found = false;
-  EXPECT_EQ(load_records(folder.path(), &records, &found).exit_code, kExitEnvironment);
+  TargetList list;
+  EXPECT_EQ(load_records(folder.path(), &list).exit_code, kExitEnvironment);
 }
 
 TEST(HostFolder, TargetFilesThatNobodyUsesAreFound) {
