@@ -94,8 +94,11 @@ Failure first_metrics(Node& node) {
                      "; give a path in a folder that exists and may be written");
 }
 
-Failure bring_up(Node& node) {
+Failure bring_up(Node& node, const StopSignals& signals) {
   Failure failure = prepare(node);
+  if (failure.ok()) failure = build(node);
+  // The next step serves, so from here on a signal is a stop of a node that promised something.
+  signals.hold();
   if (failure.ok()) failure = start(node);
   if (failure.ok()) failure = first_metrics(node);
   return failure;
@@ -104,13 +107,12 @@ Failure bring_up(Node& node) {
 int serve(const ServerConfig& config, const StopSignals& signals) {
   Node node(config);
   say_faults(config);
-  const Failure failure = bring_up(node);
+  const Failure failure = bring_up(node, signals);
   if (!failure.ok()) {
     std::fprintf(stderr, "varved: %s\n", failure.text.c_str());
     if (!node.go) return failure.exit_code;
-    end_now(failure.exit_code);  // the shards run already and nothing was promised to anybody
+    end_now(failure.exit_code);  // the shards run already: what they committed is recovery's
   }
-  signals.hold();
   say_start(node);
   say_ready(node);
   int signal = 0;
@@ -155,7 +157,9 @@ int varved_main(int argc, const char* const* argv) {
     std::fputs(line.config.print(existing_bytes).c_str(), stdout);
     return 0;
   }
-  if (const std::string problem = memory_problem(line.config, machine); !problem.empty()) {
+  if (const std::string problem =
+          memory_problem(line.config, machine, line.config.targets * line.config.target_bytes);
+      !problem.empty()) {
     std::fprintf(stderr, "varved: %s\n", problem.c_str());
     return kExitEnvironment;
   }

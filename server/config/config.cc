@@ -136,15 +136,17 @@ void settle(ServerConfig& config, const Machine& machine) {
   }
 }
 
-std::string memory_problem(const ServerConfig& config, const Machine& machine) {
+std::string memory_problem(const ServerConfig& config, const Machine& machine,
+                           uint64_t flash_bytes) {
   if (machine.memory_available_bytes == 0) return {};
   const uint64_t beside = kBesideProcess +
                           config.shards * (kBesideShard + config.targets * kBesideTarget) +
-                          config.targets * (config.target_bytes / kFragmentEvery) * kBesideFragment;
+                          flash_bytes / kFragmentEvery * kBesideFragment;
   if (config.dram_bytes + beside <= machine.memory_available_bytes) return {};
   const auto mib = [](uint64_t bytes) { return std::to_string(bytes / kMiB) + " MiB"; };
   std::string text = "--dram-bytes is " + bytes_text(config.dram_bytes) +
-                     " and varved needs about " + mib(beside) + " beside it, but only " +
+                     " and varved needs about " + mib(beside) +
+                     " beside it (targets: " + mib(flash_bytes) + "), but only " +
                      mib(machine.memory_available_bytes) + " of memory are available";
   if (machine.memory_limit_bytes > 0) {
     text += " (this container may use " + mib(machine.memory_limit_bytes) + ")";

@@ -89,8 +89,10 @@ struct Machine {
 // Replaces the zeros that mean "depends on the machine".
 void settle(ServerConfig& config, const Machine& machine);
 // Why the settings do not fit this machine, one sentence with numbers and remedy; empty = they do.
-// Memory that is promised and not there ends in a kill without a word.
-std::string memory_problem(const ServerConfig& config, const Machine& machine);
+// Memory that is promised and not there ends in a kill without a word. `flash_bytes`: of all
+// targets together, as they are where they are known, else as --target-bytes would make them.
+std::string memory_problem(const ServerConfig& config, const Machine& machine,
+                           uint64_t flash_bytes);
 // Descriptors that these settings use at most: `least` to serve at all, `full` with every session.
 struct DescriptorNeed {
   uint64_t least = 0, full = 0;

@@ -14,14 +14,22 @@ void Gate::arrive_and_wait() {
 
 bool ShardCall::run(Reactor& reactor, Work work, void* context, Nanos limit_ns) {
   VARVE_ASSERT(work != nullptr);
+  const SystemClock clock;
+  const Nanos until_ns = clock.now_ns() + limit_ns;
   std::unique_lock<std::mutex> lock(mutex_);
-  if (out_) return false;
+  if (!wait_back(lock, limit_ns)) return false;  // an earlier one, whose caller gave it up
   out_ = true;
   work_ = work;
   context_ = context;
   message_.owner = this;
   message_.deliver = [](Message& message) { static_cast<ShardCall*>(message.owner)->deliver(); };
   reactor.post(message_);
+  const Nanos now_ns = clock.now_ns();
+  return wait_back(lock, now_ns < until_ns ? until_ns - now_ns : 0);
+}
+
+bool ShardCall::wait_back(std::unique_lock<std::mutex>& lock, Nanos limit_ns) {
+  VARVE_ASSERT(lock.owns_lock());
   return done_.wait_for(lock, std::chrono::nanoseconds(limit_ns), [this] { return !out_; });
 }
 

@@ -24,8 +24,8 @@ class Gate {
 };
 
 // Work that main wants done on a shard's core: posted by mailbox, waited for with a bound. When the
-// bound passes the call stays out and every later one answers false until the core has come round
-// to it.
+// bound passes the call stays out; a later one waits for its end within its own bound, so that a
+// slow core costs one answer and not the next question.
 class ShardCall {
  public:
   using Work = void (*)(void*);
@@ -33,6 +33,7 @@ class ShardCall {
 
  private:
   void deliver();
+  bool wait_back(std::unique_lock<std::mutex>& lock, Nanos limit_ns);  // false: still out
   Message message_;
   std::mutex mutex_;
   std::condition_variable done_;

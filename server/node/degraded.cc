@@ -19,7 +19,8 @@ const char* remedy(DegradedReason reason) {
     case DegradedReason::kRecovering:
       return "shards still rebuild their index: what is not found yet is a miss; it ends by itself";
     case DegradedReason::kNoHits:
-      return "ids asked for and none hit; compare the formats of writers and readers";
+      return "ids asked for and none hit: so it is while new content is loaded; else compare the "
+             "formats of writers and readers";
     case DegradedReason::kStalled:
       return "shards did not answer within a second; look at the load of the machine";
   }
@@ -44,6 +45,29 @@ const char* degraded_name(DegradedReason reason) {
       return "no_hits";
   }
   return "unknown";
+}
+
+DegradedSeen degraded_seen(const MetricSnapshot& sum, const NodeFacts& facts) {
+  VARVE_ASSERT(!facts.target_lost.empty());
+  DegradedSeen out;
+  for (uint32_t t = 0; t < facts.target_lost.size(); ++t) {
+    const std::string label = "target=\"" + std::to_string(t) + "\"";
+    const int64_t ok = sum.number("varve_target_ok_shards", label);
+    if (facts.target_lost[t] || ok < facts.shards_counted) ++out.targets_failed;
+  }
+  out.shards_on_fallback = facts.shards_on_fallback;
+  out.shards_stalled = facts.shards_stalled;
+  const auto counted = [&sum](const char* name, const char* labels) {
+    return static_cast<uint64_t>(sum.number(name, labels));
+  };
+  out.shards_recovering = counted("varve_recovering", "");
+  out.refused_no_space = counted("varve_reserve_refused_total", "reason=\"no_space\"");
+  out.committed = counted("varve_push_committed_total", "ack=\"cached\"") +
+                  counted("varve_push_committed_total", "ack=\"durable\"");
+  out.asked = counted("varve_match_ids_total", "");
+  out.hits = counted("varve_match_hits_total", "tier=\"dram\"") +
+             counted("varve_match_hits_total", "tier=\"flash\"");
+  return out;
 }
 
 void Degraded::see(const DegradedSeen& seen, Nanos now_ns) {
@@ -74,7 +98,8 @@ void Degraded::set(DegradedReason reason, bool on, uint64_t count) {
   if (now == on) return;
   now = on;
   if (!on) return logf(LogLevel::kInfo, "main", "no longer degraded: %s", degraded_name(reason));
-  const bool passing = reason == DegradedReason::kRecovering;
+  // What ends by itself, or may be a use like any other, is no warning.
+  const bool passing = reason == DegradedReason::kRecovering || reason == DegradedReason::kNoHits;
   logf(passing ? LogLevel::kInfo : LogLevel::kWarn, "main", "degraded (%s): %llu %s",
        degraded_name(reason), static_cast<unsigned long long>(count), remedy(reason));
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "common/metrics/metrics.h"
 #include "common/time/time.h"
 
 namespace varve {
@@ -27,6 +29,15 @@ struct DegradedSeen {
   uint64_t refused_no_space = 0;  // since the start, as the rest
   uint64_t committed = 0, asked = 0, hits = 0;
 };
+
+// What main knows beside the numbers.
+struct NodeFacts {
+  std::vector<bool> target_lost;  // before the start, one per target
+  uint32_t shards_counted = 0;    // whose numbers are in the sum, be they of an earlier second
+  uint32_t shards_on_fallback = 0, shards_stalled = 0;
+};
+// What the numbers of a second say about the state of the node.
+DegradedSeen degraded_seen(const MetricSnapshot& sum, const NodeFacts& facts);
 
 class Degraded {
  public:

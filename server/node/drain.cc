@@ -9,6 +9,11 @@ struct Stop {
   Node& node;
   Pause pause;
   void* context;
+  Nanos until_ns;  // of all steps together
+  Nanos left_ns() const {
+    const Nanos now_ns = node.clock.now_ns();
+    return now_ns < until_ns ? until_ns - now_ns : 0;
+  }
 };
 
 // Asks a shard again and again until it says yes or the bound passes.
@@ -31,27 +36,28 @@ bool wait_until(const Stop& stop, ShardThread& thread, ShardThread::Ask ask, Nan
 
 bool drain(Node& node, Pause pause, void* context) {
   VARVE_ASSERT(node.go && pause != nullptr);
-  const Stop stop{node, pause, context};
-  const Nanos begin_ns = node.clock.now_ns();
   const Nanos limit_ns = node.config.drain_ms * kMillisecond;
+  const Stop stop{node, pause, context, node.clock.now_ns() + limit_ns};
   ShardThread& session_thread = *node.threads[kSessionShard];
   const auto begin = [](void* of) { static_cast<Node*>(of)->sessions->drain(); };
   const auto close = [](void* of) {
     static_cast<Node*>(of)->sessions->close_all(Status::unavailable("the daemon stops"));
   };
-  if (!session_thread.call.run(*session_thread.reactor, begin, &node, limit_ns)) return false;
+  if (!session_thread.call.run(*session_thread.reactor, begin, &node, stop.left_ns())) return false;
   const auto left = [](ShardThread& t) { return t.node.sessions->session_count() == 0; };
-  (void)wait_until(stop, session_thread, left, begin_ns + limit_ns / 2);
-  if (!session_thread.call.run(*session_thread.reactor, close, &node, limit_ns)) return false;
+  (void)wait_until(stop, session_thread, left, stop.until_ns - limit_ns / 2);
+  if (!session_thread.call.run(*session_thread.reactor, close, &node, stop.left_ns())) return false;
   const auto rest = [](ShardThread& t) { return t.node.sessions->at_rest(); };
-  if (!wait_until(stop, session_thread, rest, begin_ns + limit_ns * 3 / 4)) return false;
+  if (!wait_until(stop, session_thread, rest, stop.until_ns)) return false;
   for (const auto& thread : node.threads) {
     const auto work = [](void* of) { static_cast<Shard*>(of)->drain(); };
-    if (!thread->call.run(*thread->reactor, work, thread->shard.get(), limit_ns)) return false;
+    if (!thread->call.run(*thread->reactor, work, thread->shard.get(), stop.left_ns())) {
+      return false;
+    }
   }
   for (const auto& thread : node.threads) {
     const auto drained = [](ShardThread& t) { return t.shard->drained(); };
-    if (!wait_until(stop, *thread, drained, begin_ns + limit_ns)) return false;
+    if (!wait_until(stop, *thread, drained, stop.until_ns)) return false;
   }
   return true;
 }

@@ -28,50 +28,32 @@ void collect(void* context) {
       {"varve_io_backend", std::string("kind=\"") + thread.io->name() + "\"",
        "Shards on this kind of I/O."},
       Kind::kGauge, 1);
-  thread.snapshot = std::move(snapshot);
-}
-
-// What the numbers of this second say about the state of the node.
-DegradedSeen seen(const Node& node, const MetricSnapshot& sum, uint32_t stalled) {
-  DegradedSeen out;
-  for (uint32_t t = 0; t < node.targets.size(); ++t) {
-    const std::string label = "target=\"" + std::to_string(t) + "\"";
-    const int64_t ok = sum.number("varve_target_ok_shards", label);
-    if (!node.targets[t].lost.ok() || ok + stalled < node.config.shards) ++out.targets_failed;
-  }
-  for (const auto& thread : node.threads) {
-    if (!thread->io_refusal.ok()) ++out.shards_on_fallback;
-  }
-  out.shards_stalled = stalled;
-  const auto counted = [&sum](const char* name, const char* labels) {
-    return static_cast<uint64_t>(sum.number(name, labels));
-  };
-  out.shards_recovering = counted("varve_recovering", "");
-  out.refused_no_space = counted("varve_reserve_refused_total", "reason=\"no_space\"");
-  out.committed = counted("varve_push_committed_total", "ack=\"cached\"") +
-                  counted("varve_push_committed_total", "ack=\"durable\"");
-  out.asked = counted("varve_match_ids_total", "");
-  out.hits = counted("varve_match_hits_total", "tier=\"dram\"") +
-             counted("varve_match_hits_total", "tier=\"flash\"");
-  return out;
+  thread.answered = std::move(snapshot);
 }
 
 }  // namespace
 
 int32_t write_metrics(Node& node) {
   MetricSnapshot sum;
-  uint32_t stalled = 0;
+  NodeFacts facts;
   for (const auto& thread : node.threads) {
     // A shard that does not answer within the bound keeps its last numbers and is counted.
     if (thread->call.run(*thread->reactor, collect, thread.get(), kAnswerWait)) {
-      sum.merge(thread->snapshot);
+      thread->snapshot = std::move(thread->answered);
+      thread->has_snapshot = true;
     } else {
-      ++stalled;
+      ++facts.shards_stalled;
     }
+    if (!thread->io_refusal.ok()) ++facts.shards_on_fallback;
+    if (!thread->has_snapshot) continue;
+    ++facts.shards_counted;
+    sum.merge(thread->snapshot);
   }
+  for (const NodeTarget& target : node.targets)
+    facts.target_lost.push_back(!target.lost.ok());
   add(sum, {"varve_shards_stalled", "", "Shards that did not answer within a second."},
-      Kind::kGauge, stalled);
-  node.degraded.see(seen(node, sum, stalled), node.clock.now_ns());
+      Kind::kGauge, facts.shards_stalled);
+  node.degraded.see(degraded_seen(sum, facts), node.clock.now_ns());
   for (uint32_t r = 0; r < kDegradedReasons; ++r) {
     const auto reason = static_cast<DegradedReason>(r);
     add(sum,

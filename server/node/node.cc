@@ -28,12 +28,16 @@ std::string described(Status status) {
   return status.what() + errno_suffix(status.errno_value());
 }
 
+uint64_t flash_bytes(const Node& node) {
+  uint64_t bytes = 0;
+  for (const NodeTarget& target : node.targets)
+    bytes += target.info.super.capacity_bytes;
+  return bytes;
+}
+
 ShardOptions shard_options(const Node& node, uint32_t shard) {
   const ServerConfig& config = node.config;
-  uint64_t flash_bytes = 0;
-  for (const NodeTarget& target : node.targets)
-    flash_bytes += target.info.super.capacity_bytes;
-  const ShardSizes sizes = shard_sizes(config, flash_bytes);
+  const ShardSizes sizes = shard_sizes(config, flash_bytes(node));
   ShardOptions options;
   options.shard = shard;
   options.shards = config.shards;
@@ -219,11 +223,13 @@ Failure prepare(Node& node) {
   if (failure.ok()) {
     failure = prepare_targets(node.config, node.identity, node.entropy, &node.targets);
   }
-  if (failure.ok()) fit_shards(node, node.targets.front().info.super.slices);
-  return failure;
+  if (!failure.ok()) return failure;
+  fit_shards(node, node.targets.front().info.super.slices);
+  const std::string problem = memory_problem(node.config, read_machine(""), flash_bytes(node));
+  return problem.empty() ? Failure{} : environment(problem);
 }
 
-Failure start(Node& node) {
+Failure build(Node& node) {
   VARVE_ASSERT(!node.targets.empty() && node.threads.empty());
   for (uint32_t s = 0; s < node.config.shards; ++s) {
     node.threads.push_back(std::make_unique<ShardThread>(node, s));
@@ -236,12 +242,16 @@ Failure start(Node& node) {
   for (const auto& thread : node.threads) {
     if (failure.ok()) failure = thread->failure;
   }
-  node.go = failure.ok();
+  if (failure.ok()) return failure;
+  node.run.arrive_and_wait();  // without node.go: they end
+  join(node);
+  return failure;
+}
+
+Failure start(Node& node) {
+  VARVE_ASSERT(!node.go && !node.threads.empty());
+  node.go = true;
   node.run.arrive_and_wait();
-  if (!node.go) {
-    join(node);
-    return failure;
-  }
   // The first call answers when the session shard has opened its listener, or could not.
   ShardThread& own = *node.threads[kSessionShard];
   if (!own.call.run(

@@ -47,7 +47,9 @@ struct ShardThread {
   ShardCall call;
   Ask ask = nullptr;
   bool answer = false;
-  MetricSnapshot snapshot;  // written on the shard's core inside a call, read by main after it
+  MetricSnapshot answered;  // written on the shard's core inside a call, read by main after it
+  MetricSnapshot snapshot;  // main's: the last answer, so that a counter never seems to go back
+  bool has_snapshot = false;
 };
 
 struct Node {
@@ -71,7 +73,9 @@ struct Node {
 
 // Folder, identity, targets: nothing runs yet.
 Failure prepare(Node& node);
-// Threads, shards, listener. After a failure with node.go the shards run already.
+// A thread for each shard, and what it needs. Nothing is served yet; after a failure they ended.
+Failure build(Node& node);
+// The shards run and the listener opens. After a failure the shards run already.
 Failure start(Node& node);
 // Says on the log what these settings came to, in two lines.
 void say_start(const Node& node);

@@ -112,21 +112,23 @@ TEST(Config, NamedTargetsCountThemselves) {
 TEST(Config, MemoryThatIsNotThereIsNamedWithNumbers) {
   ServerConfig config = good();
   config.dram_bytes = kGiB;
-  const std::string text = memory_problem(config, Machine{1, 250 * kMiB, 300 * kMiB});
+  const std::string text = memory_problem(config, Machine{1, 250 * kMiB, 300 * kMiB}, 2 * kGiB);
   for (const char* said : {"--dram-bytes is 1GiB", "250 MiB", "300 MiB", "lower --dram-bytes"})
     EXPECT_NE(text.find(said), std::string::npos) << text;
-  EXPECT_EQ(memory_problem(config, Machine{1, 64 * kGiB, 0}), "");
-  EXPECT_EQ(memory_problem(config, Machine{1, 0, 0}), "");  // unknown
+  EXPECT_EQ(memory_problem(config, Machine{1, 64 * kGiB, 0}, 2 * kGiB), "");
+  // Expect: drives that are there count, whatever --target-bytes says.
+  EXPECT_NE(memory_problem(config, Machine{1, 64 * kGiB, 0}, 32768 * kGiB), "");
+  EXPECT_EQ(memory_problem(config, Machine{1, 0, 0}, 32768 * kGiB), "");  // unknown
 }
 
 TEST(Config, TheDefaultsFitASmallContainer) {
   ServerConfig config;
   const Machine machine{1, 290 * kMiB, 300 * kMiB};
   settle(config, machine);
-  EXPECT_EQ(memory_problem(config, machine), "");
+  EXPECT_EQ(memory_problem(config, machine, config.targets * config.target_bytes), "");
   ServerConfig tiny;
   settle(tiny, Machine{1, 100 * kMiB, 100 * kMiB});
-  EXPECT_NE(memory_problem(tiny, Machine{1, 100 * kMiB, 100 * kMiB}), "");
+  EXPECT_NE(memory_problem(tiny, Machine{1, 100 * kMiB, 100 * kMiB}, 4 * kGiB), "");
 }
 
 TEST(Config, DescriptorsGrowWithTargetsShardsAndSessions) {

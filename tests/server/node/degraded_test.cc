@@ -57,6 +57,50 @@ TEST(Degraded, NoSpaceLastsWhileRefusalsComeAndABitLonger) {
   EXPECT_FALSE(degraded.any());
 }
 
+void put(MetricSnapshot& sum, const char* name, const char* labels, int64_t number) {
+  sum.append({{name, labels, ""}, MetricSnapshot::Value::Kind::kGauge, number, {}});
+}
+
+TEST(Degraded, TheNumbersOfANodeSayItsState) {
+  MetricSnapshot sum;
+  put(sum, "varve_target_ok_shards", "target=\"0\"", 2);
+  put(sum, "varve_target_ok_shards", "target=\"1\"", 2);
+  put(sum, "varve_recovering", "", 1);
+  put(sum, "varve_reserve_refused_total", "reason=\"no_space\"", 3);
+  put(sum, "varve_push_committed_total", "ack=\"cached\"", 4);
+  put(sum, "varve_push_committed_total", "ack=\"durable\"", 5);
+  put(sum, "varve_match_ids_total", "", 6);
+  put(sum, "varve_match_hits_total", "tier=\"dram\"", 1);
+  put(sum, "varve_match_hits_total", "tier=\"flash\"", 1);
+  NodeFacts facts{{false, false}, 2, 1, 0};
+  DegradedSeen seen = degraded_seen(sum, facts);
+  EXPECT_EQ(seen.targets_failed, 0u);
+  EXPECT_EQ(seen.shards_on_fallback, 1u);
+  EXPECT_EQ(seen.shards_recovering, 1u);
+  EXPECT_EQ(seen.refused_no_space, 3u);
+  EXPECT_EQ(seen.committed, 9u);
+  EXPECT_EQ(seen.asked, 6u);
+  EXPECT_EQ(seen.hits, 2u);
+  // Expect: a target is failed when one of the shards that counted does not have it.
+  facts.shards_counted = 3;
+  EXPECT_EQ(degraded_seen(sum, facts).targets_failed, 2u);
+  // Expect: a shard that never answered says nothing about the targets, a lost one stays lost.
+  facts = {{false, true}, 2, 0, 1};
+  seen = degraded_seen(sum, facts);
+  EXPECT_EQ(seen.targets_failed, 1u);
+  EXPECT_EQ(seen.shards_stalled, 1u);
+}
+
+TEST(Degraded, ABulkLoaderIsNoWarning) {
+  Degraded degraded;
+  testing::internal::CaptureStderr();
+  degraded.see({.committed = 5000, .asked = 5000}, kSecond);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(degraded.is(DegradedReason::kNoHits));
+  EXPECT_EQ(log.find("warn"), std::string::npos) << log;
+  EXPECT_NE(log.find("no_hits"), std::string::npos) << log;
+}
+
 TEST(Degraded, EachChangeIsOneLine) {
   Degraded degraded;
   testing::internal::CaptureStderr();
