@@ -13,6 +13,7 @@ namespace {
 constexpr Nanos kReadyTimeout = 30 * kSecond;
 constexpr Nanos kRecoverTimeout = 30 * kSecond;
 constexpr Nanos kStopTimeout = 20 * kSecond;  // above the daemon's own bound of a drain
+constexpr const char* kUndrained = "exit 5";
 constexpr uint32_t kProgressEvery = 10;
 
 std::string text_of(const Status& status) {
@@ -20,6 +21,16 @@ std::string text_of(const Status& status) {
 }
 
 }  // namespace
+
+std::string stop_problem(const std::string& ending, Nanos took_ns) {
+  VARVE_ASSERT(!ending.empty());
+  if (ending == "exit 0") return {};
+  if (ending != kUndrained) return "a graceful stop ended with " + ending;
+  // What is not drained in time is recovery's; but the time must have passed.
+  if (took_ns >= kDrainMs * kMillisecond) return {};
+  return "a graceful stop gave up after " + std::to_string(took_ns / kMillisecond) + " ms of the " +
+         std::to_string(kDrainMs) + " that it had";
+}
 
 bool Ledger::failed() const {
   return !totals_.problems.empty() || totals_.tally.violations() > 0 ||
@@ -183,13 +194,15 @@ void Ledger::load(const LoopPlan& plan) {
 
 void Ledger::end(const LoopPlan& plan) {
   if (plan.ending == Ending::kStop) {
+    const SystemClock clock;
+    const Nanos asked_ns = clock.now_ns();
     const Status stopped = daemon_->stop(kStopTimeout);
-    if (!stopped.ok()) problem(plan, text_of(stopped));
-    // 5: not drained within --drain-ms, which is what recovery is for.
-    const std::string ending = daemon_->ending();
-    if (stopped.ok() && ending != "exit 0" && ending != "exit 5")
-      problem(plan, "a graceful stop ended with " + ending);
+    const std::string wrong = stopped.ok()
+                                  ? stop_problem(daemon_->ending(), clock.now_ns() - asked_ns)
+                                  : text_of(stopped);
+    if (!wrong.empty()) problem(plan, wrong);
     ++totals_.stops;
+    if (daemon_->ending() == kUndrained) ++totals_.undrained_stops;
   } else {
     daemon_->kill_now();
     ++totals_.kills;

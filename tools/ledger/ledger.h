@@ -30,6 +30,7 @@ struct LedgerTotals {
   LoadCounts load;
   AuditCounts audit;
   uint64_t loops = 0, lives = 0, kills = 0, stops = 0, audits = 0;
+  uint64_t undrained_stops = 0;  // graceful ones that ended with exit 5, after --drain-ms
   uint64_t recovered_blocks = 0, dropped_fragments = 0, evicted_blocks = 0, shards_changed = 0;
   std::vector<std::string> problems;  // each one fails the run
 };
@@ -66,6 +67,9 @@ class Ledger {
   uint32_t shards_before_ = 0;
   bool ids_known_ = false;
 };
+
+// What is wrong with the end of a daemon that was asked to stop, and took so long; empty = nothing.
+std::string stop_problem(const std::string& ending, Nanos took_ns);
 
 // The final table, and the same as JSON.
 std::string report_text(const LedgerOptions& options, const LedgerTotals& totals);

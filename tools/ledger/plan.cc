@@ -13,7 +13,6 @@ constexpr uint64_t kTargetBytesTight = 400 * kMiB;
 constexpr uint64_t kTargetBytesRoomy = 1 * kGiB;
 constexpr uint32_t kTightEvery = 4;
 constexpr uint32_t kTightScale = 3;
-constexpr uint64_t kDrainMs = 1000;  // half of it passes before the load's sessions are closed
 constexpr uint64_t kDramBytes = 64 * kMiB;  // less than the blocks: audits read the drive
 
 Random random_of(uint64_t seed, uint64_t what, uint64_t number) {

@@ -27,6 +27,9 @@ struct FolderPlan {
   uint32_t scale = 1;  // of the number of ids
 };
 
+// Half of it passes before the load's sessions are closed.
+inline constexpr uint64_t kDrainMs = 1000;
+
 struct LoopPlan {
   uint32_t loop = 0;
   FolderPlan folder;

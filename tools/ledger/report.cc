@@ -34,6 +34,7 @@ std::vector<Row> count_rows(const LedgerTotals& t) {
       {"lives", t.lives, "starts of varved"},
       {"kills", t.kills, ""},
       {"graceful_stops", t.stops, ""},
+      {"undrained_stops", t.undrained_stops, "of them, ended by --drain-ms (legal)"},
       {"shard_counts_changed", t.shards_changed, "between two lives of a folder"},
       {"audits", t.audits, ""},
       {"blocks_audited", t.audit.blocks_asked, ""},

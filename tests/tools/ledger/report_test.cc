@@ -38,6 +38,20 @@ TEST(Report, TheMutantPassesOnlyWhenCaughtAsALoss) {
   EXPECT_FALSE(passed(options, with(Class::kCorrupt)));
 }
 
+TEST(Report, AStopThatIsNotDrainedIsLegalOnlyAfterItsTime) {
+  const Nanos limit_ns = kDrainMs * kMillisecond;
+  EXPECT_EQ(stop_problem("exit 0", 0), "");
+  EXPECT_EQ(stop_problem("exit 5", limit_ns), "");
+  EXPECT_NE(stop_problem("exit 5", limit_ns - 1), "");
+  EXPECT_NE(stop_problem("exit 3", limit_ns), "");
+  EXPECT_NE(stop_problem("signal 6", limit_ns), "");
+  LedgerTotals totals;
+  totals.undrained_stops = 77;
+  const std::string text = report_text(LedgerOptions{}, totals);
+  EXPECT_NE(text.find("undrained_stops"), std::string::npos);
+  EXPECT_NE(text.find("77"), std::string::npos);
+}
+
 TEST(Report, TheJsonCarriesTheClassesAndTheVerdict) {
   const auto json = nlohmann::json::parse(report_json(LedgerOptions{}, with(Class::kLost)));
   EXPECT_EQ(json["classes"]["lost"], 3);
