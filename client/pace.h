@@ -19,8 +19,8 @@ namespace varve {
 
 class ClientOp;
 
-// The daemon makes 64 matches and 32 reservations for all its sessions together; these shares leave
-// some for others and still hide the way there and back.
+// The daemon makes 256 matches and 256 reservations for all its sessions together; these shares
+// leave some for others and still hide the way there and back.
 inline constexpr uint32_t kMatchesUnderWayMax = 16;
 inline constexpr uint32_t kReservesUnderWayMax = 8;
 
