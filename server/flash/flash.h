@@ -168,6 +168,9 @@ struct Limbo {
   void* owner = nullptr;
 };
 
+// kSoon: whichever flush comes first, its own after some milliseconds.
+enum class FlushBy : uint8_t { kNow, kSoon };
+
 // One append: whole fragment from slab pages. Lives in its op until on_done; `flush` says when that
 // is.
 struct Append {
@@ -182,7 +185,7 @@ struct Append {
   std::span<const iovec> header_pages;  // page pieces holding header + table
   std::span<iovec> runs;                // all pages of the fragment in order, header first
   int32_t buffer_index = -1;            // registered buffer that covers all runs
-  bool durable = false;  // on_done after the flush that covers it; else after the write
+  FlushBy flush = FlushBy::kNow;        // on_done comes after the flush that covers it
   // out: kOk, kUnavailable (the target failed; nothing of it counts)
   Place place;
   Status status;

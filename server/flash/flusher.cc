@@ -12,24 +12,31 @@ Flusher::Flusher(Reactor& reactor, IoQueue& io) : reactor_(reactor), io_(io) {
     static_cast<Flusher*>(transfer.owner)->on_flushed();
   };
   transfer_.limbo.on_returned = [](void*) {};  // no memory is lent to a flush
-  lazy_.owner = this;
-  lazy_.on_fire = [](Timer& timer) {
-    auto& self = *static_cast<Flusher*>(timer.owner);
-    self.lazy_due_ = true;
-    self.reactor_.make_ready(self);
-  };
+  for (Timer* timer : {&soon_, &lazy_}) {
+    timer->owner = this;
+    timer->on_fire = [](Timer& fired) {
+      auto& self = *static_cast<Flusher*>(fired.owner);
+      self.timer_due_ = true;
+      self.reactor_.make_ready(self);
+    };
+  }
 }
 
 Flusher::~Flusher() {
+  reactor_.cancel(soon_);
   reactor_.cancel(lazy_);
 }
 
-void Flusher::wait(FlushWaiter& waiter) {
+void Flusher::wait(FlushWaiter& waiter, FlushBy by) {
   VARVE_ASSERT(waiter.on_done != nullptr);
   waiter.status = Status();
-  waiting_.push(&waiter);
   unflushed_ = true;
-  reactor_.make_ready(*this);
+  if (by == FlushBy::kNow) {
+    waiting_.push(&waiter);
+    return reactor_.make_ready(*this);
+  }
+  soon_waiting_.push(&waiter);
+  if (!soon_.armed() && !in_flight_) reactor_.arm(soon_, kSoonNs);
 }
 
 void Flusher::note_write() {
@@ -40,15 +47,17 @@ void Flusher::note_write() {
 void Flusher::run() {
   VARVE_ASSERT(reactor_.on_owner_core());
   if (in_flight_) return;
-  if (waiting_.empty() && !(lazy_due_ && unflushed_)) {
-    lazy_due_ = false;
+  if (waiting_.empty() && !(timer_due_ && unflushed_)) {
+    timer_due_ = false;
     return;
   }
+  reactor_.cancel(soon_);
   reactor_.cancel(lazy_);
-  lazy_due_ = false;
+  timer_due_ = false;
   unflushed_ = false;
   VARVE_ASSERT(covered_.empty());
   covered_.append(waiting_);
+  covered_.append(soon_waiting_);
   in_flight_ = true;
   started_ns_ = reactor_.now_ns();
   flushes.add();
@@ -68,8 +77,10 @@ void Flusher::on_flushed() {
     waiter->status = status;
     waiter->on_done(*waiter);
   }
-  if (!waiting_.empty()) {
-    reactor_.make_ready(*this);
+  if (!waiting_.empty()) return reactor_.make_ready(*this);
+  if (!soon_waiting_.empty()) {
+    // A failed target ends them as soon as any other: its flush fails at once.
+    if (!soon_.armed()) reactor_.arm(soon_, kSoonNs);
   } else if (unflushed_ && io_.ok() && !lazy_.armed()) {
     reactor_.arm(lazy_, kLazyNs);
   }

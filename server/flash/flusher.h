@@ -1,9 +1,10 @@
 // Group flush of one target: at most one flush at the device, and everything whose writes had
 // completed when it was submitted is covered by it.
 //
-// Who needs a flush waits here (durable appends, seals, erasures, checkpoints); writes that nobody
-// waits for are flushed within kLazyNs, so that a cached block does not stay volatile for long. A
-// failed flush fails the device (D5) and everything that waits.
+// Who needs a flush waits here: at once (durable appends, seals, erasures), or for whichever flush
+// comes first, its own after kSoonNs (write-behind of cached blocks: no client waits, and a flush
+// for each would stall the reads of a drive with a volatile cache). Writes that nobody waits for
+// are flushed within kLazyNs. A failed flush fails the device (D5) and everything that waits.
 #pragma once
 
 #include "common/base/base.h"
@@ -13,6 +14,7 @@
 
 namespace varve::flash {
 
+inline constexpr Nanos kSoonNs = 20 * kMillisecond;
 inline constexpr Nanos kLazyNs = 1 * kSecond;
 
 struct FlushWaiter {
@@ -31,10 +33,10 @@ class Flusher final : public Task {
   Flusher& operator=(const Flusher&) = delete;
 
   // The waiter's own writes have completed. It ends after a flush that is submitted from now on.
-  void wait(FlushWaiter& waiter);
+  void wait(FlushWaiter& waiter, FlushBy by = FlushBy::kNow);
   // A write completed that nobody waits for.
   void note_write();
-  bool idle() const { return !in_flight_ && waiting_.empty(); }
+  bool idle() const { return !in_flight_ && waiting_.empty() && soon_waiting_.empty(); }
 
   void run() override;
   const char* name() const override { return "flash.flusher"; }
@@ -50,11 +52,12 @@ class Flusher final : public Task {
   Transfer transfer_;
   bool in_flight_ = false;
   bool unflushed_ = false;
-  bool lazy_due_ = false;
+  bool timer_due_ = false;
   Nanos started_ns_ = 0;
-  WaiterQueue waiting_;  // for the next flush
-  WaiterQueue covered_;  // by the one in flight
-  Timer lazy_;
+  WaiterQueue waiting_;       // for the next flush, which is asked for
+  WaiterQueue soon_waiting_;  // for the next flush, whoever asks for it
+  WaiterQueue covered_;       // by the one in flight
+  Timer soon_, lazy_;
 };
 
 }  // namespace varve::flash

@@ -188,11 +188,17 @@ void RecoverOp::take_tail(Status status) {
     const uint32_t want = scan_.want_page();
     scan_.feed(view(0, window_count_));
     careful_pages_ = scan_.want_page() == want ? kHeaderPagesMax : 1;  // a header was cut off
-  } else if (window_count_ > kHeaderPagesMax) {
+  } else if (window_count_ > kHeaderPagesMax && tail_unreadable_ < kTailUnreadableMax) {
     careful_until_ = scan_.want_page() + window_count_;
     careful_pages_ = 1;
+  } else if (window_count_ > kHeaderPagesMax) {
+    scan_.skip(window_count_);
   } else {
-    scan_.skip(1);
+    // A drive that takes seconds to refuse each page must not keep the slice from serving.
+    ++tail_unreadable_;
+    const uint32_t want = scan_.want_page();
+    const bool enough = tail_unreadable_ >= kTailUnreadableMax && want < careful_until_;
+    scan_.skip(enough ? careful_until_ - want : 1);
     careful_pages_ = 1;
   }
   return go(Stage::kScan);
@@ -455,7 +461,7 @@ void RecoverOp::no_footer() {
   if (found_[segment_].header == HeaderFound::kValid) {
     const Segment& segment = log_->segment(segment_);
     scan_.begin(segment.nonce, segment.sequence, target_.geometry.segment_pages);
-    careful_until_ = 0;
+    careful_until_ = tail_unreadable_ = 0;
     return go(Stage::kScan);
   }
   target_.metrics.dropped_rot.add();

@@ -12,10 +12,11 @@
 
 namespace varve::flash {
 
-inline constexpr uint32_t kRecoverOps = 4;     // per target
-inline constexpr uint32_t kDeliverMax = 1024;  // fragments in one turn
-inline constexpr uint32_t kHeadReads = 64;     // checkpoint and segment headers at once
-inline constexpr uint32_t kAreas = 2;          // of checkpoints in a slice
+inline constexpr uint32_t kRecoverOps = 4;          // per target
+inline constexpr uint32_t kDeliverMax = 1024;       // fragments in one turn
+inline constexpr uint32_t kTailUnreadableMax = 64;  // of a segment; then whole windows are skipped
+inline constexpr uint32_t kHeadReads = 64;          // checkpoint and segment headers at once
+inline constexpr uint32_t kAreas = 2;               // of checkpoints in a slice
 
 enum class RecoverSource : uint8_t { kCheckpoint, kFooter, kTail };
 
@@ -143,7 +144,8 @@ class RecoverOp final : public WindowOp {
   FooterTrailer trailer_;
   TailScan scan_;
   uint32_t careful_pages_ = 1;
-  uint32_t careful_until_ = 0;  // small windows before this page: one around here is not readable
+  uint32_t tail_unreadable_ = 0;  // pages of this segment that were read alone and failed
+  uint32_t careful_until_ = 0;    // small windows before this page: one around here is not readable
   SegmentIo* seal_ = nullptr;
 };
 

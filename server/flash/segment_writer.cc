@@ -191,8 +191,8 @@ void SegmentWriter::write_done(Slot& slot) {
 
 void SegmentWriter::written(Slot& slot, Status status) {
   if (!status.ok()) return finish(slot, status);
-  if (slot.append->durable && !target_.options.ack_before_flush_mutant) {
-    return target_.flusher.wait(slot.flush);
+  if (!target_.options.ack_before_flush_mutant) {
+    return target_.flusher.wait(slot.flush, slot.append->flush);
   }
   target_.flusher.note_write();
   finish(slot, Status::ok_status());

@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "server/op/op.h"
+#include "server/op/pull.h"
 
 namespace varve {
 
@@ -226,6 +227,8 @@ void Catalog::target_failed(uint32_t target) {
   failed_ |= 1ull << target;
   losing_ = true;
   lose_cursor_ = 0;  // a walk in progress looked for others only
+  // Pulls that waited for its reads are told now, not at their deadline.
+  context_.pulls->wake_all();
   context_.reactor.make_ready(*this);
 }
 

@@ -202,7 +202,9 @@ PullOp::Began PullOp::start_extent(uint32_t index, uint32_t extent) {
   FetchTable& fetches = *context_.fetches;
   const uint32_t target = located->place.target;
   const uint32_t pages = pages_of(extent_bytes(extent));
-  if (!fetches.has_share(target, pages + (block == nullptr ? located->place.lead_pages : 0))) {
+  uint32_t read_pages = block == nullptr ? located->place.lead_pages : 0;  // extent 0 is in there
+  if (block != nullptr || extent != 0) read_pages += pages;
+  if (!fetches.has_share(target, read_pages)) {
     context_.metrics.pull_target_waits.add();
     pulls.leave_room_queue(*this);  // woken by the target's next read that ends
     return Began::kTargetBusy;

@@ -174,9 +174,9 @@ bool PushOp::start_append() {
   append.header_pages = std::span<const iovec>(runs.data(), header_count);
   append.runs = runs;
   append.buffer_index = context_.options.buffer_index;
-  // Also where nobody waits for it: what the index says is on flash must be there after a power
-  // cut, because the next writer of the block is told that it exists.
-  append.durable = true;
+  // Flushed also where nobody waits for it: what the index says is on flash must be there after a
+  // power cut, because the next writer of the block is told that it exists.
+  append.flush = part_ != nullptr ? flash::FlushBy::kNow : flash::FlushBy::kSoon;
   append.status = Status();
   append.held = false;
   grant_.pages = 0;  // the reservation is the append's now

@@ -22,7 +22,8 @@ Status check_block_sizes(const SessionFormat& format, const BlockLimits& limits,
               " for one: format them with larger --target-bytes, or put fewer tokens in a block";
       return Status::unsupported("a block is larger than the targets take");
     }
-    if (bytes_of(pages) > limits.push_bytes_max) {
+    // A grant takes the fragment and, for many extents, a page for their slabs.
+    if (bytes_of(DramTier::pages_of_block(format.tables[rank])) > limits.push_bytes_max) {
       *text =
           block + "; a shard of this node has " + bytes_text(limits.push_bytes_max) +
           " of DRAM for pushes: larger --dram-bytes, fewer --shards, or fewer tokens in a block";

@@ -107,7 +107,7 @@ TEST(Checkpoint, LeavesOutWhatDoesNotFit) {
   const uint64_t room = (geometry->checkpoint_pages - 2ull) * kEntriesPerPage;
   const uint64_t count = room + 200;
   for (uint64_t seed = 1; seed <= count; ++seed) {
-    TestFragment* f = rig.append(seed, 1, 3000, false);
+    TestFragment* f = rig.append(seed, 1, 3000, FlushBy::kSoon);
     ASSERT_NE(f, nullptr) << seed;
     if (seed % 8 == 0) rig.run_until([&] { return f->done; });
   }

@@ -308,7 +308,7 @@ int64_t Rig::metric(const std::string& name, uint32_t target, const std::string&
   return sum;
 }
 
-TestFragment* Rig::append(uint64_t seed, uint32_t extents, uint32_t extent_bytes, bool durable,
+TestFragment* Rig::append(uint64_t seed, uint32_t extents, uint32_t extent_bytes, FlushBy flush,
                           uint32_t target) {
   auto made = std::make_unique<TestFragment>(seed, extents, extent_bytes, next_attempt(target));
   TestFragment& f = *made;
@@ -321,7 +321,7 @@ TestFragment* Rig::append(uint64_t seed, uint32_t extents, uint32_t extent_bytes
   f.append.header = reinterpret_cast<FragmentHeader*>(f.memory->page(0));
   f.append.header_pages = f.header_runs;
   f.append.runs = f.runs;
-  f.append.durable = durable;
+  f.append.flush = flush;
   f.append.limbo = append_limbo;
   struct Context {
     TestFragment* fragment;

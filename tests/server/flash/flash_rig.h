@@ -121,7 +121,7 @@ class Rig {
 
   // Reserves and appends; null when there is no room. The user knows the place when it is done.
   TestFragment* append(uint64_t seed, uint32_t extents = 2, uint32_t extent_bytes = 6000,
-                       bool durable = true, uint32_t target = 0);
+                       FlushBy flush = FlushBy::kNow, uint32_t target = 0);
   // Reads the whole block, as pulls do: lead, then every other extent; compares every byte.
   Status read_back(const BlockId& block, const TestFragment& expected);
   TestFragment* fragment(const BlockId& block);  // the last one appended

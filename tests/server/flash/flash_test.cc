@@ -79,7 +79,7 @@ TEST(Flash, TheNumberOfShardsMayChangeAtAnyStart) {
       EXPECT_TRUE(rig.read_back(f->block, *f).ok()) << shards;
     for (int i = 0; i < 16; ++i) {
       ++seed;
-      ASSERT_NE(rig.append(seed, 2, 6000, true, static_cast<uint32_t>(seed % 2)), nullptr);
+      ASSERT_NE(rig.append(seed, 2, 6000, FlushBy::kNow, static_cast<uint32_t>(seed % 2)), nullptr);
     }
     ASSERT_TRUE(rig.run_until([&] { return rig.appended.back()->done; }));
     ASSERT_TRUE(rig.run_until([&] {
@@ -101,14 +101,14 @@ TEST(Flash, AStuckDriveFailsAloneAndTheOthersDoNotNotice) {
   Rig rig(options);
   rig.start_and_recover();
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    ASSERT_NE(rig.append(seed, 2, 6000, true, seed % 2), nullptr);
+    ASSERT_NE(rig.append(seed, 2, 6000, FlushBy::kNow, seed % 2), nullptr);
   }
   rig.run_until([&] { return rig.user().known.size() == 10; });
   rig.device(1).stuck_set(true);
   int returned = 0;
   rig.append_limbo = {[](void* owner) { ++*static_cast<int*>(owner); }, &returned};
-  TestFragment* stuck = rig.append(11, 2, 6000, true, 1);
-  TestFragment* good = rig.append(12, 2, 6000, true, 0);
+  TestFragment* stuck = rig.append(11, 2, 6000, FlushBy::kNow, 1);
+  TestFragment* good = rig.append(12, 2, 6000, FlushBy::kNow, 0);
   ASSERT_NE(stuck, nullptr);
   const Nanos before = rig.clock.now_ns();
   rig.run_until([&] { return good->done; });
@@ -137,7 +137,7 @@ TEST(Flash, ATargetThatFailsDuringRecoveryDoesNotHoldUpTheOthers) {
   Rig rig(options);
   rig.start_and_recover();
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    ASSERT_NE(rig.append(seed, 2, 6000, true, seed % 2), nullptr);
+    ASSERT_NE(rig.append(seed, 2, 6000, FlushBy::kNow, seed % 2), nullptr);
   }
   rig.run_until([&] { return rig.user().known.size() == 10; });
   rig.power_cut();
@@ -149,8 +149,8 @@ TEST(Flash, ATargetThatFailsDuringRecoveryDoesNotHoldUpTheOthers) {
     EXPECT_TRUE(rig.flash().slice_ready(slice));
   EXPECT_EQ(rig.user().known.size(), 5u);
   EXPECT_EQ(rig.user().failed, std::vector<uint32_t>{1});
-  EXPECT_NE(rig.append(20, 2, 6000, true, 0), nullptr);
-  EXPECT_EQ(rig.append(21, 2, 6000, true, 1), nullptr);
+  EXPECT_NE(rig.append(20, 2, 6000, FlushBy::kNow, 0), nullptr);
+  EXPECT_EQ(rig.append(21, 2, 6000, FlushBy::kNow, 1), nullptr);
 }
 
 TEST(Flash, RefusesReservationsThatCannotBe) {

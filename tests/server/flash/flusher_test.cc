@@ -81,6 +81,32 @@ TEST(Flusher, WritesThatNobodyWaitsForAreFlushedWithinASecond) {
   EXPECT_TRUE(world.flusher.idle());
 }
 
+TEST(Flusher, WhoCanWaitIsCoveredByAnothersFlushOrByItsOwnSoonAfter) {
+  World world;
+  Waiter soon, now;
+  world.flusher.wait(soon.waiter, FlushBy::kSoon);
+  world.turn();
+  EXPECT_TRUE(world.device.asked.empty());
+  world.flusher.wait(now.waiter);
+  world.turn();
+  world.device.answer_all();
+  EXPECT_EQ(world.flusher.flushes.value(), 1u);
+  EXPECT_TRUE(soon.done == 1 && now.done == 1);
+  // Expect: one that comes during a flush is not covered by it, and has its own soon after.
+  Waiter late;
+  world.flusher.wait(now.waiter);
+  world.turn();
+  world.flusher.wait(late.waiter, FlushBy::kSoon);
+  world.device.answer_all();
+  EXPECT_EQ(late.done, 0);
+  EXPECT_FALSE(world.flusher.idle());
+  world.clock.advance_by(kSoonNs);
+  world.turn();
+  world.device.answer_all();
+  EXPECT_EQ(late.done, 1);
+  EXPECT_TRUE(world.flusher.idle());
+}
+
 TEST(Flusher, AWriteNotedDuringAFlushIsFlushedAgain) {
   World world;
   Waiter first;

@@ -22,7 +22,7 @@ Acked acked_of(Rig& rig) {
     for (const auto& [block, known] : rig.user(s).known) {
       for (const auto& f : rig.appended) {
         if (f->block != block || f->attempt != known.attempt) continue;
-        if (f->append.durable) acked.durable[block] = known.attempt;
+        acked.durable[block] = known.attempt;
       }
     }
   }
@@ -70,9 +70,9 @@ bool workload(Rig& rig, uint64_t limit) {
     const BlockId block = test_block(seed);
     FakeUser& user = rig.user(rig.shard_of_block(block));
     if (user.find(block) != nullptr) user.evict(block);
-    TestFragment* f =
-        rig.append(seed, static_cast<uint32_t>(random.between(1, 3)),
-                   static_cast<uint32_t>(random.between(3000, 14000)), random.chance(700));
+    TestFragment* f = rig.append(seed, static_cast<uint32_t>(random.between(1, 3)),
+                                 static_cast<uint32_t>(random.between(3000, 14000)),
+                                 random.chance(700) ? FlushBy::kNow : FlushBy::kSoon);
     if (f != nullptr) open.push_back(f);
     if (f == nullptr || open.size() >= 4) {
       rig.run_until([&] {
@@ -255,7 +255,7 @@ TEST(Recover, RottenCheckpointIsReplacedByFooters) {
   Rig rig(options);
   rig.start_and_recover();
   for (uint64_t seed = 1; seed <= 120; ++seed) {
-    ASSERT_NE(rig.append(seed, 1, 9000, seed % 10 == 0), nullptr);
+    ASSERT_NE(rig.append(seed, 1, 9000, seed % 10 == 0 ? FlushBy::kNow : FlushBy::kSoon), nullptr);
     rig.run_until([&] { return rig.appended.back()->done; });
   }
   rig.stop();
@@ -471,6 +471,33 @@ TEST(Recover, AFooterThatListsLessThanTheCheckpointKeepsItsSegment) {
   EXPECT_GT(rig.metric("reclaimed_segments_total"), 0);
   EXPECT_EQ(rig.metric("reclaim_unaccounted_total"), 1);
   EXPECT_TRUE(rig.read_back(kept->block, *kept).ok());  // what the index names is still there
+}
+
+// Goal: a region that cannot be read costs a bounded number of reads, and what lies before and
+// behind it is found.
+TEST(Recover, AnUnreadableRegionOfATailIsPassedOverInBoundedReads) {
+  RigOptions options;
+  options.slices = 1;
+  options.segment_pages = 4096;
+  options.segments = 8;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 600; ++seed)
+    ASSERT_NE(rig.append(seed, 1, 5000), nullptr);
+  rig.run_until([&] { return rig.user().known.size() == 600; });
+  const Place first = rig.appended[100]->append.place;
+  const Place last = rig.appended[500]->append.place;
+  ASSERT_EQ(first.segment, last.segment);
+  rig.power_cut();
+  rig.start();
+  const auto geometry = geometry_of(rig.super(0));
+  rig.device(0).sector_error_set(bytes_of(geometry->segment_page(0, first.segment) + first.page),
+                                 bytes_of(last.page - first.page));
+  const uint64_t before = rig.device_requests();
+  rig.recover();
+  EXPECT_GE(rig.user().known.size(), 100u);
+  EXPECT_NE(rig.user().find(rig.appended[599]->block), nullptr);
+  EXPECT_LT(rig.device_requests() - before, 400u);  // the region has 1200 pages
 }
 
 // Goal: one bad sector in a tail costs the fragment it lies in, not a whole window of them.

@@ -167,7 +167,7 @@ void FakeFlash::finish_append(flash::Append& append) {
   next_page_[room] += append.pages;
   fragments_[key_of(append.place)] = std::move(fragment);
   ++appends_done;
-  if (append.durable) ++durable_appends;
+  ++(append.flush == flash::FlushBy::kNow ? appends_now : appends_soon);
   append.on_done(append);
 }
 

@@ -37,7 +37,7 @@ class FakeFlash final : public flash::Flash {
   void rot(const BlockId& block);    // flips one bit of the stored bytes
 
   // --- what a test looks at
-  uint64_t lead_reads = 0, extent_reads = 0, appends_done = 0, durable_appends = 0;
+  uint64_t lead_reads = 0, extent_reads = 0, appends_done = 0, appends_now = 0, appends_soon = 0;
   uint64_t releases = 0;
   uint32_t reserved_pages = 0;
   std::vector<Nanos> read_wanted_ns;  // in the order in which reads arrived

@@ -600,6 +600,31 @@ TEST(Shard, ExistsIsAsDurableAsWasAsked) {
 }
 
 // Goal: a target that takes no request stops nobody's pushes and pulls of the other one.
+// Goal: whoever waits for the reads of a stuck target hears of its end when it fails, also those
+// that stand in no queue because its share of reads is full.
+TEST(Shard, PullsThatWaitForAStuckTargetEndWhenItFails) {
+  NodeOptions options;
+  options.arena_bytes = 16 * kMiB;
+  Node node(options);
+  std::vector<uint32_t> stuck;
+  for (uint32_t n = 0; n < 40; ++n) {
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
+    if (node.target_of(n) == 0) stuck.push_back(n);
+  }
+  node.stop();
+  node.boot();
+  node.devices[0]->stuck_set(true);
+  std::vector<std::unique_ptr<Node::Parked>> parked;
+  for (uint32_t i = 0; i < 12; ++i)
+    parked.push_back(node.park(stuck[i % stuck.size()]));
+  node.run_for(12 * kSecond);  // io_ns_max is 10 s
+  EXPECT_EQ(node.metric("varve_target_ok_shards", "target=\"0\""), 0);
+  for (const auto& pull : parked) {
+    EXPECT_TRUE(pull->back);
+    EXPECT_EQ(static_cast<Code>(pull->code), Code::kUnavailable);
+  }
+}
+
 TEST(Shard, OneStuckTargetLeavesTheOtherItsPushesAndPulls) {
   NodeOptions options;
   options.arena_bytes = 16 * kMiB;
