@@ -146,6 +146,11 @@ void World::drain() {
     shard->drain();
 }
 
+void World::close_sessions() {
+  VARVE_ASSERT(alive());
+  life_->sessions->close_all(Status::unavailable("the daemon stops"));
+}
+
 bool World::drained() const {
   for (const auto& shard : life_->shards) {
     if (!shard->drained()) return false;
