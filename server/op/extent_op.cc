@@ -200,6 +200,19 @@ void SendTable::queue(ExtentOp& op) {
   context_.reactor.make_ready(*this);
 }
 
+void SendTable::drop_unwanted() {
+  for (ExtentOp* op = waiting_.front(); op != nullptr;) {
+    ExtentOp* following = waiting_.next(op);
+    if (op->unwanted()) {
+      if (op == waiting_.front()) front_partly_posted_ = false;
+      waiting_.remove(op);
+      op->drop_frames();
+    }
+    op = following;
+  }
+  if (!waiting_.empty()) context_.reactor.make_ready(*this);
+}
+
 void SendTable::run() {
   while (ExtentOp* op = waiting_.front()) {
     if (op->unwanted()) {

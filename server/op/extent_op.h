@@ -77,6 +77,8 @@ class SendTable final : public Task {
  public:
   SendTable(OpContext& context, uint32_t sends_max);
   void queue(ExtentOp& op);
+  // What waits for frames and is of no use any more ends now, whoever the frames are with.
+  void drop_unwanted();
   void run() override;
   const char* name() const override { return "send"; }
   uint32_t live() const { return pool_.used(); }

@@ -370,6 +370,7 @@ bool PullOp::cut_short() {
 // Reads go on for whoever else wants the bytes; this pull only waits for what is on its lanes (I8).
 void PullOp::detach_readers() {
   if (!cut_short()) return;
+  context_.sends->drop_unwanted();  // FENCED must not wait for the lanes of others
   for (ExtentOp* op = extents_.front(); op != nullptr;) {
     ExtentOp* following = extents_.next(op);
     if (!op->on_lane()) {

@@ -110,6 +110,8 @@ class PullTable {
   ExtentOp* take_extent() { return extents_.take(); }
   void give_extent(ExtentOp& op);
   bool has_extent() const { return extents_.available() > 0; }
+  // A session may hold half of what is left by all, so that however many do not drain their lanes,
+  // something is left for the next; what it has nothing of it may always begin.
   bool has_share(uint64_t session, uint32_t bytes) const;
   void share_add(uint64_t session, uint32_t bytes);
   void share_drop(uint64_t session, uint32_t bytes);
@@ -136,6 +138,7 @@ class PullTable {
   struct Share {
     uint64_t session = 0;
     uint64_t bytes = 0;
+    uint32_t frames = 0;  // that will carry them: many small extents need as many
     uint32_t extents = 0;
   };
   Share* share_of(uint64_t session);
@@ -145,11 +148,14 @@ class PullTable {
   Pool<PullOp> pulls_;
   Pool<ExtentOp> extents_;
   List<PullOp, ActiveHook> active_;
-  List<PullOp, RoomHook> room_;  // least slack first
-  std::vector<Share> shares_;    // of sessions with extents in progress
-  uint64_t reading_bytes_ = 0;   // of extents in progress whose pages a pull took
-  uint64_t share_bytes_max_ = 0;
-  uint32_t share_extents_max_ = 0;
+  List<PullOp, RoomHook> room_;    // least slack first
+  std::vector<Share> shares_;      // of sessions with extents in progress
+  std::vector<PullOp*> woken_;     // scratch of wake_all
+  uint64_t reading_bytes_ = 0;     // of extents in progress whose pages a pull took
+  uint64_t shared_bytes_max_ = 0;  // of extents in progress, all sessions together
+  uint64_t shared_bytes_ = 0;
+  uint32_t shared_frames_ = 0;
+  mutable bool share_wanted_ = false;  // a pull found its share full
   Timer poll_;
 };
 

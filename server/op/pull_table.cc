@@ -10,17 +10,22 @@
 
 namespace varve {
 
+namespace {
+
+constexpr uint32_t frames_of(uint32_t bytes) {
+  return (bytes + kPayloadBytesMax - 1) / kPayloadBytesMax;
+}
+
+}  // namespace
+
 PullTable::PullTable(OpContext& context)
     : context_(context),
       pulls_(context.options.pulls_max, context),
       extents_(context.options.extents_max, context) {
   shares_.reserve(context.options.pulls_max);
-  const uint64_t window = std::min<uint64_t>(context.options.pull_window_bytes, kExtentBytesMax);
-  const uint64_t by_sends = uint64_t{context.options.data_sends_max} / 4 * kPayloadBytesMax;
-  const uint64_t by_pages = context.tier.limit_bytes(Budget::kPull) / 4;
-  share_bytes_max_ = std::max(2 * window, std::min(by_sends, by_pages));  // never nothing
-  share_extents_max_ =
-      std::max(1u, std::min(context.options.extents_max / 4, context.options.data_sends_max / 4));
+  woken_.reserve(context.options.pulls_max);
+  const uint64_t by_sends = uint64_t{context.options.data_sends_max} * kPayloadBytesMax;
+  shared_bytes_max_ = std::min(by_sends, context.tier.limit_bytes(Budget::kPull));
   poll_.owner = this;
   poll_.on_fire = [](Timer& timer) { static_cast<PullTable*>(timer.owner)->poll(); };
 }
@@ -64,7 +69,14 @@ void PullTable::give_extent(ExtentOp& op) {
 bool PullTable::has_share(uint64_t session, uint32_t bytes) const {
   for (const Share& share : shares_) {
     if (share.session != session) continue;
-    return share.extents < share_extents_max_ && share.bytes + bytes <= share_bytes_max_;
+    const uint64_t bytes_left = shared_bytes_max_ - std::min(shared_bytes_max_, shared_bytes_);
+    const uint32_t frames_max = context_.options.data_sends_max;
+    const uint32_t frames_left = frames_max - std::min(frames_max, shared_frames_);
+    const bool has = share.bytes + bytes <= bytes_left / 2 &&
+                     share.frames + frames_of(bytes) <= frames_left / 2 &&
+                     share.extents < extents_.available() / 2;
+    share_wanted_ = share_wanted_ || !has;
+    return has;
   }
   return true;
 }
@@ -84,6 +96,9 @@ void PullTable::share_add(uint64_t session, uint32_t bytes) {
     share = &shares_.back();
   }
   share->bytes += bytes;
+  share->frames += frames_of(bytes);
+  shared_bytes_ += bytes;
+  shared_frames_ += frames_of(bytes);
   ++share->extents;
   context_.metrics.extents_live.set(extents_live());
 }
@@ -92,18 +107,18 @@ void PullTable::share_drop(uint64_t session, uint32_t bytes) {
   Share* share = share_of(session);
   VARVE_ASSERT(share != nullptr);
   VARVE_ASSERT(share->bytes >= bytes && share->extents > 0, share->bytes, bytes);
-  const bool was_full =
-      share->extents >= share_extents_max_ || share->bytes + kExtentBytesMax > share_bytes_max_;
   share->bytes -= bytes;
+  share->frames -= frames_of(bytes);
+  shared_bytes_ -= bytes;
+  shared_frames_ -= frames_of(bytes);
   if (--share->extents == 0) {
     VARVE_ASSERT(share->bytes == 0, share->bytes);
     *share = shares_.back();
     shares_.pop_back();
   }
-  if (!was_full) return;
-  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) {
-    if (op->part().session == session) context_.reactor.make_ready(*op);
-  }
+  if (!share_wanted_) return;
+  share_wanted_ = false;
+  wake_all();  // less in progress is a larger share for everybody
 }
 
 bool PullTable::may_take_room(const PullOp& op) const {
@@ -152,8 +167,15 @@ void PullTable::shed_all() {
   if (count > 0) context_.metrics.pull_sheds.add(count);
 }
 
+// Least slack first: what became free is taken in this order.
 void PullTable::wake_all() {
+  woken_.clear();
   for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op))
+    woken_.push_back(op);
+  std::stable_sort(woken_.begin(), woken_.end(), [](const PullOp* a, const PullOp* b) {
+    return a->wanted_ns() < b->wanted_ns();
+  });
+  for (PullOp* op : woken_)
     context_.reactor.make_ready(*op);
 }
 

@@ -54,6 +54,7 @@ class PushOp final : public Op {
     TierBlock* tier_block = nullptr;
     PushGroup* group = nullptr;
     uint32_t group_index = 0;
+    uint64_t session = 0;
   };
   void begin(const Grant& grant);
   void commit(CommitPart& part);
@@ -111,6 +112,11 @@ class PushTable {
   bool has_share(uint32_t target, uint32_t dram_pages) const;
   void share_drop(uint32_t target, uint32_t dram_pages);  // its pages went back
 
+  // One session that reserves and sends nothing must leave the others some: what it has reserved
+  // and not committed may be half of what is left by all; of nothing it may always begin.
+  bool session_has_share(uint64_t session, uint32_t dram_pages) const;
+  void session_committed(uint64_t session, uint32_t dram_pages);  // or gave it up
+
   AppendSlot* take_slot(PushOp& op);  // null: op.slot_given() is called when there is one
   void give_slot(AppendSlot& slot);
 
@@ -120,6 +126,11 @@ class PushTable {
     uint32_t dram_pages = 0;  // of these
     uint32_t appends = 0;
     Queue<PushOp, &PushOp::next> waiting;  // for a slot
+  };
+  struct Reserver {  // a session with attempts in kReceive
+    uint64_t session = 0;
+    uint64_t dram_pages = 0;
+    uint32_t attempts = 0;
   };
   void append_done(AppendSlot& slot);
   void append_returned(AppendSlot& slot);
@@ -134,6 +145,7 @@ class PushTable {
   Pool<AppendSlot> slots_;
   std::vector<PushOp*> buckets_;
   std::vector<Target> targets_;
+  std::vector<Reserver> reservers_;
   uint32_t turn_ = 0;  // the target that is asked first for a waiter
   int64_t waiting_ = 0;
 };

@@ -17,6 +17,7 @@ PushTable::PushTable(OpContext& context)
       slots_(context.options.appends_max),
       targets_(context.flash.target_count()) {
   buckets_.resize(std::bit_ceil(context.options.pushes_max * 2));
+  reservers_.reserve(context.options.pushes_max);
   for (const auto& slot : slots_.all()) {
     slot->table = this;
     slot->runs.reserve(context.flash.fragment_pages_max());
@@ -56,6 +57,16 @@ PushOp* PushTable::begin(const PushOp::Grant& grant) {
   Target& target = targets_[grant.target];
   ++target.attempts;
   target.dram_pages += grant.dram_pages;
+  Reserver* reserver = nullptr;
+  for (Reserver& known : reservers_) {
+    if (known.session == grant.session) reserver = &known;
+  }
+  if (reserver == nullptr) {
+    VARVE_ASSERT(reservers_.size() < reservers_.capacity());  // at most one per attempt
+    reserver = &reservers_.emplace_back(Reserver{.session = grant.session});
+  }
+  ++reserver->attempts;
+  reserver->dram_pages += grant.dram_pages;
   context_.metrics.pushes_live.set(live());
   return op;
 }
@@ -93,6 +104,27 @@ uint32_t PushTable::watch(Nanos now_ns) const {
   }
   if (count > 0) context_.metrics.push_overdue.add(count);
   return count;
+}
+
+bool PushTable::session_has_share(uint64_t session, uint32_t dram_pages) const {
+  const uint64_t limit = context_.tier.limit_bytes(Budget::kPush);
+  const uint64_t left = limit - std::min(limit, context_.tier.used_bytes(Budget::kPush));
+  for (const Reserver& reserver : reservers_) {
+    if (reserver.session == session) return bytes_of(reserver.dram_pages + dram_pages) <= left / 2;
+  }
+  return true;
+}
+
+void PushTable::session_committed(uint64_t session, uint32_t dram_pages) {
+  for (Reserver& reserver : reservers_) {
+    if (reserver.session != session) continue;
+    VARVE_ASSERT(reserver.attempts > 0 && reserver.dram_pages >= dram_pages, dram_pages);
+    reserver.dram_pages -= dram_pages;
+    if (--reserver.attempts > 0) return;
+    reserver = reservers_.back();
+    return reservers_.pop_back();
+  }
+  VARVE_ASSERT(false, session);
 }
 
 bool PushTable::has_share(uint32_t target, uint32_t dram_pages) const {

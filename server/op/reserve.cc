@@ -79,6 +79,10 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
   if (context.draining) return Code::kUnavailable;
   if (reserve.granted >= reserve.part.grants_max) return Code::kQuota;
   if (!context.pushes->available()) return Code::kOverloaded;
+  if (!context.pushes->session_has_share(reserve.part.session, reserve.dram_pages)) {
+    context.metrics.push_share_full.add();
+    return Code::kOverloaded;
+  }
   const uint32_t slice = slice_of(block.base, context.options.slices);
   if (!index_has_room(context, slice)) return Code::kNoSpace;
   uint32_t target = 0;
@@ -114,7 +118,8 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
                                                      .dram_pages = reserve.dram_pages,
                                                      .tier_block = tier_block,
                                                      .group = &group,
-                                                     .group_index = group.count});
+                                                     .group_index = group.count,
+                                                     .session = reserve.part.session});
   VARVE_ASSERT(push != nullptr);
   VARVE_ASSERT(tier_block->charged_pages == reserve.dram_pages, tier_block->charged_pages);
   ++group.count;

@@ -248,6 +248,7 @@ def run(options):
     folder = options.data or tempfile.mkdtemp(prefix="varve-demo-")
     os.makedirs(folder, exist_ok=True)
     daemon, workers = Daemon(binary("varved"), folder), []
+    keep = bool(options.data)
     try:
         daemon.start()
         print("  " + daemon.ready_line)
@@ -269,10 +270,10 @@ def run(options):
         good = not faults
         print("  good: nothing wrong, nothing lost" if good
               else f"  NOT GOOD: {'; '.join(faults)}; see {daemon.log.name}")
-        if good and not options.data:
-            shutil.rmtree(folder, ignore_errors=True)
+        keep = bool(options.data) or not good
         return 0 if good else 1
     except Failure as failure:
+        keep = True
         if daemon.process and daemon.process.poll() is not None:
             raise Failure(f"{failure}\n  varved had ended (exit {daemon.process.returncode});"
                           f" its last line: {daemon.last_line()}") from failure
@@ -283,6 +284,12 @@ def run(options):
                 worker.process.kill()
         if daemon.process and daemon.process.poll() is None:
             daemon.kill()
+        if not keep:  # also when it is interrupted: four targets are gigabytes
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def interrupt(_signal, _frame):
+    raise KeyboardInterrupt
 
 
 def main():
@@ -297,12 +304,15 @@ def main():
     options = parser.parse_args()
     if options.requests < 2:
         parser.error("--requests is at least 2")
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGHUP, interrupt)
     try:
         return run(options)
     except Failure as failure:
         print(f"demo: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print("demo: interrupted; nothing of it is left", file=sys.stderr)
         return 130
 
 

@@ -74,6 +74,34 @@ TEST(SendTable, GivesUpTheFramesOfAPullThatWasCut) {
   rig.expect_at_rest();
 }
 
+// Goal: a pull that is cut while its extents wait for frames ends at once, whoever has the frames.
+TEST(SendTable, ACutPullDoesNotWaitForTheLanesOfOthers) {
+  Rig rig(few_frames(3));
+  rig.push({1, 2});
+  rig.hold_data = true;
+  std::vector<std::unique_ptr<Rig::Pull>> others;
+  for (uint64_t session = 20; session < 24; ++session) {
+    others.push_back(rig.make_pull({1}));
+    others.back()->part.session = session;
+    rig.start(*others.back());
+    rig.settle();
+  }
+  const size_t held = rig.sends.size();
+  auto pull = rig.make_pull({2});
+  pull->part.session = 30;
+  rig.start(*pull);
+  rig.settle();
+  ASSERT_EQ(rig.sends.size(), held);  // no frame was left for it
+  pull->part.cancelled = true;
+  rig.settle();
+  EXPECT_TRUE(pull->back);
+  rig.hold_data = false;
+  rig.answer_data();
+  for (const auto& other : others)
+    rig.finish(*other);
+  rig.expect_at_rest();
+}
+
 TEST(ExtentOp, LeavesOthersTheirFramesWhenOneSessionDrainsNothing) {
   Rig rig(few_frames(64));
   std::vector<uint32_t> ids;

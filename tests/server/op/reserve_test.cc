@@ -2,6 +2,8 @@
 // Method: each scarce thing made scarce in turn on the rig; what a refused one took must be back.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/server/op/rig.h"
 
 namespace varve {
@@ -133,6 +135,26 @@ TEST(Reserve, RefusesWhenDramHasNoRoomAndGivesTheFlashSpaceBack) {
   EXPECT_EQ(rig.context->metrics.refused[static_cast<int>(Code::kOverloaded)].value(), 1u);
 }
 
+// Goal: a session that reserves and sends nothing cannot take what the others need, however often
+// it asks, and has it all again once it commits.
+TEST(Reserve, LeavesTheOthersSomeOfThePushMemory) {
+  RigOptions options;
+  options.push_pages = 1030;  // ten blocks
+  Rig rig(options);
+  const Rig::Reserved greedy = rig.reserve({1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(refusal(greedy, 7), Code::kOverloaded);
+  EXPECT_EQ(refusal(rig.reserve({9})), Code::kOverloaded);
+  const uint64_t mine = std::exchange(rig.session, 99);
+  const Rig::Reserved other = rig.reserve({20, 21});
+  EXPECT_EQ(other.loans[0].outcome, ReserveOutcome::kGranted);
+  EXPECT_EQ(other.loans[1].outcome, ReserveOutcome::kGranted);
+  abort_all(rig, other);
+  rig.session = mine;
+  abort_all(rig, greedy);
+  rig.push({1, 2, 3, 4, 5, 6, 7, 8});
+  rig.expect_at_rest();
+}
+
 TEST(Reserve, RefusesWhenNoTargetHasSpace) {
   Rig rig;
   rig.flash.capacity_pages = 10;
@@ -143,7 +165,7 @@ TEST(Reserve, RefusesWhenNoTargetHasSpace) {
 TEST(Reserve, SkipsATargetThatFailed) {
   Rig rig;
   rig.flash.ok[0] = false;
-  const Rig::Reserved reserved = rig.reserve({1, 2, 3, 4, 5, 6});
+  const Rig::Reserved reserved = rig.reserve({1, 2, 3});
   for (const GrantLoan& loan : reserved.loans) {
     ASSERT_EQ(loan.outcome, ReserveOutcome::kGranted);
     EXPECT_EQ(loan.attempt.target, 1u);

@@ -164,13 +164,21 @@ Status Rig::abort(const GrantLoan& loan) {
 }
 
 void Rig::push(const std::vector<uint32_t>& blocks, uint32_t rank) {
-  const Reserved reserved = reserve(blocks, rank);
-  ASSERT_TRUE(reserved.status.ok());
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    ASSERT_EQ(reserved.loans[i].outcome, wire::ReserveOutcome::kGranted)
-        << code_name(reserved.loans[i].code);
-    fill(reserved.loans[i], blocks[i]);
-    ASSERT_TRUE(commit(reserved.loans[i]).ok());
+  for (std::vector<uint32_t> left = blocks; !left.empty();) {
+    const Reserved reserved = reserve(left, rank);
+    ASSERT_TRUE(reserved.status.ok());
+    ASSERT_EQ(reserved.loans[0].outcome, wire::ReserveOutcome::kGranted)
+        << code_name(reserved.loans[0].code);
+    std::vector<uint32_t> again;  // a session may not reserve all there is at once
+    for (size_t i = 0; i < left.size(); ++i) {
+      if (reserved.loans[i].outcome != wire::ReserveOutcome::kGranted) {
+        again.push_back(left[i]);
+        continue;
+      }
+      fill(reserved.loans[i], left[i]);
+      ASSERT_TRUE(commit(reserved.loans[i]).ok());
+    }
+    left = again;
   }
   ASSERT_TRUE(run_until([&] { return operations->pushes_done(); }));
 }

@@ -18,8 +18,8 @@
 namespace varve {
 
 struct RigOptions {
-  uint32_t arena_pages = 4096;
-  uint32_t push_pages = 1024, pull_pages = 1024, resident_pages = 1024;
+  uint32_t arena_pages = 8192;
+  uint32_t push_pages = 4096, pull_pages = 1024, resident_pages = 1024;
   uint32_t blocks_max = 256;
   uint32_t fragments_max = 1024;
   uint32_t targets = 2;
