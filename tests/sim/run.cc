@@ -130,7 +130,7 @@ class Run {
     return fault == TargetFault::kStuckForAWhile;
   }
 
-  // As the daemon does it: clients are told, and those that stay are let go after half of the bound.
+  // As the daemon does it: clients are told, those that stay are let go after half of the bound.
   void stop_gracefully() {
     constexpr uint32_t kTurns = 600;
     world_.drain();
@@ -168,8 +168,7 @@ class Run {
       turn_for(20 * kMillisecond);
     world_.expect(!world_.recovering(), "recovery does not end");
     const NodeOptions& node = world_.options();
-    const bool sound =
-        node.faults.bit_rot_per_mille == 0 && node.faults.read_error_per_mille == 0;
+    const bool sound = node.faults.bit_rot_per_mille == 0 && node.faults.read_error_per_mille == 0;
     std::vector<std::pair<uint32_t, BlockId>> blocks;
     library_.oracle.each_durable([&](const BlockId& block) {
       blocks.push_back({actor.format_of(block), block});

@@ -53,7 +53,7 @@ class World {
   void boot();
   void kill();  // power cut: devices lose or keep by coin, links break
   bool alive() const { return life_ != nullptr; }
-  void drain();  // asks for a graceful stop; see drained()
+  void drain();           // asks for a graceful stop; see drained()
   void close_sessions();  // of clients that stay in spite of it
   bool drained() const;
   void stop_drained();  // ends a drained node without a power cut
