@@ -112,7 +112,7 @@ class PullTable {
   bool has_extent() const { return extents_.available() > 0; }
   // A session may hold half of what is left by all, so that however many do not drain their lanes,
   // something is left for the next; what it has nothing of it may always begin.
-  bool has_share(uint64_t session, uint32_t bytes) const;
+  bool has_share(uint64_t session, uint32_t bytes);
   void share_add(uint64_t session, uint32_t bytes);
   void share_drop(uint64_t session, uint32_t bytes);
 
@@ -155,7 +155,7 @@ class PullTable {
   uint64_t shared_bytes_max_ = 0;  // of extents in progress, all sessions together
   uint64_t shared_bytes_ = 0;
   uint32_t shared_frames_ = 0;
-  mutable bool share_wanted_ = false;  // a pull found its share full
+  bool share_wanted_ = false;  // a pull found its share full
   Timer poll_;
 };
 

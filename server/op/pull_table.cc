@@ -66,7 +66,7 @@ void PullTable::give_extent(ExtentOp& op) {
   room_given();
 }
 
-bool PullTable::has_share(uint64_t session, uint32_t bytes) const {
+bool PullTable::has_share(uint64_t session, uint32_t bytes) {
   for (const Share& share : shares_) {
     if (share.session != session) continue;
     const uint64_t bytes_left = shared_bytes_max_ - std::min(shared_bytes_max_, shared_bytes_);
