@@ -145,7 +145,7 @@ Result<FormatId> Core::format(const Format& format) {
   added->format = format;
   added->fingerprint = fingerprint;
   for (const auto& layers : format.ranks) {
-    VARVE_TRY(auto table, ExtentTable::of(layers, 1));
+    VARVE_TRY(auto table, ExtentTable::of(layers, Scheme{}));
     added->tables.push_back(std::move(table));
   }
   formats_.push_back(std::move(added));

@@ -367,6 +367,7 @@ void ClientPushOp::seal_entry(uint32_t index, uint32_t extent) {
   }
   ExtentEntry& entry = block.entries[extent];
   entry.stored_bytes = entry.decoded_bytes = spec.bytes;
+  entry.stripe = static_cast<uint16_t>(table_->stripe_at(extent));
   entry.codec = static_cast<uint8_t>(CodecId::kRaw);
   entry.stored_crc = digest.stored_crc();
   entry.decoded_xxh3 = digest.decoded_xxh3();

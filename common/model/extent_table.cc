@@ -1,8 +1,9 @@
-// The extent table (docs/FORMAT.md section 4.1), the check of a committed table against it, and the
-// fused digest of a raw extent.
+// The extent table (docs/FORMAT.md sections 4.1 and 4.3), the check of a committed table against
+// it, and the fused digest of a raw extent.
 #include "common/model/extent_table.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "common/model/id.h"
 
@@ -134,9 +135,49 @@ void append_extents(const Unit& unit, LayerKind kind, ExtentTable& table) {
   }
 }
 
+// Smallest c with pages <= 2^c.
+uint32_t size_class_of(uint32_t bytes) {
+  return static_cast<uint32_t>(std::bit_width(pages_of(bytes) - 1));
+}
+
+std::vector<Stripe> stripes_of(std::span<const ExtentSpec> extents, uint32_t k) {
+  std::vector<Stripe> stripes;
+  for (uint32_t e = 0; e < extents.size(); ++e) {
+    const bool joins = !stripes.empty() && stripes.back().count < k &&
+                       extents[e].kind == extents[e - 1].kind &&
+                       size_class_of(extents[e].bytes) == size_class_of(extents[e - 1].bytes);
+    if (!joins) stripes.push_back({.first = e});
+    Stripe& stripe = stripes.back();
+    stripe.count += 1;
+    stripe.bytes = std::max(stripe.bytes, extents[e].bytes);
+  }
+  return stripes;
+}
+
 }  // namespace
 
-Result<ExtentTable> ExtentTable::of(std::span<const LayerSpec> layers, uint32_t k) {
+uint32_t ExtentTable::bytes_at(uint32_t extent) const {
+  if (extent < data_count()) return extents[extent].bytes;
+  return stripes[stripe_at(extent)].bytes;
+}
+
+uint32_t ExtentTable::stripe_at(uint32_t extent) const {
+  VARVE_ASSERT(extent < count(), extent, count());
+  if (extent >= data_count()) return (extent - data_count()) / scheme.m;
+  const auto after =
+      std::upper_bound(stripes.begin(), stripes.end(), extent,
+                       [](uint32_t e, const Stripe& stripe) { return e < stripe.first; });
+  return static_cast<uint32_t>(after - stripes.begin()) - 1;
+}
+
+uint32_t ExtentTable::parity_at(uint32_t stripe, uint32_t j) const {
+  VARVE_ASSERT(stripe < stripes.size(), stripe);
+  VARVE_ASSERT(j < scheme.m, j, scheme.m);
+  return data_count() + stripe * scheme.m + j;
+}
+
+Result<ExtentTable> ExtentTable::of(std::span<const LayerSpec> layers, Scheme scheme) {
+  const uint32_t k = scheme.k;
   VARVE_ASSERT(k >= 1 && k <= kExtentsMax, k);
   VARVE_RETURN_IF_ERROR(check_layers(layers));
   std::vector<Unit> units = units_of(layers);
@@ -146,17 +187,22 @@ Result<ExtentTable> ExtentTable::of(std::span<const LayerSpec> layers, uint32_t 
     count += unit.pieces;
   if (count > kExtentsMax) return Status::invalid("extent table: more than 504 extents");
   ExtentTable table;
+  table.scheme = scheme;
   table.extents.reserve(count);
   table.layer_last_extent.reserve(layers.size());
   for (const Unit& unit : units)
     append_extents(unit, layers[unit.layer_first].kind, table);
   VARVE_ASSERT(table.extents.size() == count, table.extents.size(), count);
   VARVE_ASSERT(table.layer_last_extent.size() == layers.size());
+  table.stripes = stripes_of(table.extents, k);
+  if (table.count() > kExtentsMax) {
+    return Status::invalid("extent table: more than 504 extents with parity");
+  }
   return table;
 }
 
 Status check_entries(std::span<const ExtentEntry> entries, const ExtentTable& table) {
-  if (entries.size() != table.extents.size()) {
+  if (entries.size() != table.count()) {
     return Status::corrupt("extent table: entry count differs from the format's");
   }
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -164,10 +210,11 @@ Status check_entries(std::span<const ExtentEntry> entries, const ExtentTable& ta
     if (entry.codec != static_cast<uint8_t>(CodecId::kRaw) || entry.codec_version != 0) {
       return Status::corrupt("extent table: unknown codec, this build knows raw 0");
     }
-    if (entry.flags != 0 || entry.reserved != 0) {
-      return Status::corrupt("extent table: reserved bits not zero");
+    if (entry.reserved != 0) return Status::corrupt("extent table: reserved bits not zero");
+    if (entry.stripe != table.stripe_at(static_cast<uint32_t>(i))) {
+      return Status::corrupt("extent table: stripe differs from the format's");
     }
-    if (entry.decoded_bytes != table.extents[i].bytes) {
+    if (entry.decoded_bytes != table.bytes_at(static_cast<uint32_t>(i))) {
       return Status::corrupt("extent table: decoded size differs from the format's");
     }
     if (entry.stored_bytes != entry.decoded_bytes) {

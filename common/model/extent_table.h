@@ -1,5 +1,7 @@
 // The extent table: how the bytes of a block are cut for transfer, checksum, coding and storage.
-// A pure function of the layer list and k (docs/FORMAT.md 4); client and daemon compute the same.
+// A pure function of the layer list and the scheme (docs/FORMAT.md 4); client and daemon compute
+// the same. Extents are numbered data first, parity after: [0, data_count()) are `extents`,
+// [data_count(), count()) are the parity extents stripe by stripe.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +9,11 @@
 
 #include "common/base/base.h"
 #include "common/model/format.h"
+#include "common/model/scheme.h"
 
 namespace varve {
 
-inline constexpr uint32_t kExtentsMax = 504;  // per block
+inline constexpr uint32_t kExtentsMax = 504;  // per block, parity included
 inline constexpr uint32_t kExtentBytesMax = 4 * 1024 * 1024;
 inline constexpr uint32_t kExtentBytesMin = 64 * 1024;  // small layers run together up to here
 
@@ -24,12 +27,27 @@ struct ExtentSpec {
   bool operator==(const ExtentSpec&) const = default;
 };
 
+struct Stripe {
+  uint32_t first = 0, count = 0;  // its data extents, count <= k
+  uint32_t bytes = 0;             // of each of its parity extents: the longest of them
+  bool operator==(const Stripe&) const = default;
+};
+
 struct ExtentTable {
-  std::vector<ExtentSpec> extents;          // delivery order
+  Scheme scheme;
+  std::vector<ExtentSpec> extents;          // the data extents, in delivery order
+  std::vector<Stripe> stripes;              // cover the data extents in order
   std::vector<uint32_t> layer_last_extent;  // per layer: index of the extent that completes it
   uint64_t block_bytes = 0;
-  // kInvalid when the layers need more than kExtentsMax extents. k >= 1: fewest extents to cut to.
-  static Result<ExtentTable> of(std::span<const LayerSpec> layers, uint32_t k);
+
+  uint32_t data_count() const { return static_cast<uint32_t>(extents.size()); }
+  uint32_t count() const { return data_count() + static_cast<uint32_t>(stripes.size()) * scheme.m; }
+  uint32_t bytes_at(uint32_t extent) const;               // data or parity
+  uint32_t stripe_at(uint32_t extent) const;              // data or parity
+  uint32_t parity_at(uint32_t stripe, uint32_t j) const;  // extent number of its parity j < m
+
+  // kInvalid when there are more than kExtentsMax extents in all. k >= 1: fewest to cut to.
+  static Result<ExtentTable> of(std::span<const LayerSpec> layers, Scheme scheme);
 };
 
 // One codec per extent; only raw exists today, unknown ids are refused by name.
@@ -42,14 +60,15 @@ struct ExtentEntry {
   uint32_t decoded_bytes = 0;
   uint8_t codec = 0;
   uint8_t codec_version = 0;
-  uint16_t flags = 0;         // must be 0
+  uint16_t stripe = 0;
   uint32_t stored_crc = 0;    // CRC32C of the stored bytes, seeded
   uint32_t reserved = 0;      // must be 0
   uint64_t decoded_xxh3 = 0;  // XXH3-64 of the decoded bytes, seeded
 };
 static_assert(sizeof(ExtentEntry) == 32);
 
-// kCorrupt naming what does not fit: sizes against the spec, codec known, reserved zero.
+// kCorrupt naming what does not fit: sizes and stripes against the table, codec known, reserved
+// zero.
 Status check_entries(std::span<const ExtentEntry> entries, const ExtentTable& table);
 
 // Both checksums of one raw extent over pieces, one fused pass in cache-sized tiles.

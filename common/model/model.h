@@ -10,3 +10,4 @@
 #include "common/model/extent_table.h"  // IWYU pragma: export
 #include "common/model/format.h"        // IWYU pragma: export
 #include "common/model/id.h"            // IWYU pragma: export
+#include "common/model/scheme.h"        // IWYU pragma: export

@@ -20,6 +20,14 @@ bool is_code(uint8_t code) {
 bool is_ack(AckKind ack) {
   return ack == AckKind::kCached || ack == AckKind::kDurable;
 }
+bool are_layers(uint32_t first, uint32_t count) {
+  return count >= 1 && count <= kLayersMax && first <= kLayersMax - count;
+}
+// CANCEL and FENCED name a whole op, or one extent of one block.
+bool is_part_of_op(uint32_t block, uint32_t extent) {
+  if (block == kWhole || extent == kWhole) return block == extent;
+  return block < kIdsMax && extent < kExtentsMax;
+}
 
 }  // namespace
 
@@ -158,7 +166,7 @@ Status check(const Commit& body) {
 }
 
 Status check(const ExtentEntry& entry) {
-  if (entry.flags != 0 || entry.reserved != 0) {
+  if (entry.reserved != 0) {
     return Status::invalid("entry of an extent: reserved field");
   }
   if (entry.stored_bytes == 0 || entry.stored_bytes > kExtentBytesMax) {
@@ -191,11 +199,16 @@ Status check(const Aborted& body) {
 Status check(const Pull& body) {
   if (body.rank >= kRanksMax) return Status::invalid("PULL: rank over its limit");
   if (body.count == 0 || body.count > kIdsMax) return Status::invalid("PULL: count out of range");
-  if (body.layer_count == 0 || body.layer_count > kLayersMax ||
-      body.layer_first > kLayersMax - body.layer_count) {
+  if (body.want_count > kWantsMax) return Status::invalid("PULL: want_count over its limit");
+  if (body.want_count > 0) {
+    if (body.layer_first != 0 || body.layer_count != 0) {
+      return Status::invalid("PULL: layers and wants in one");
+    }
+    return {};
+  }
+  if (!are_layers(body.layer_first, body.layer_count)) {
     return Status::invalid("PULL: layers out of range");
   }
-  if (body.reserved != 0) return Status::invalid("PULL: reserved field");
   return {};
 }
 
@@ -217,10 +230,12 @@ Status check(const Pulled& body) {
   return {};
 }
 
-Status check(const Cancel&) {
+Status check(const Cancel& body) {
+  if (!is_part_of_op(body.block, body.extent)) return Status::invalid("CANCEL: block or extent");
   return {};
 }
-Status check(const Fenced&) {
+Status check(const Fenced& body) {
+  if (!is_part_of_op(body.block, body.extent)) return Status::invalid("FENCED: block or extent");
   return {};
 }
 Status check(const Credit&) {
@@ -230,6 +245,98 @@ Status check(const Ping&) {
   return {};
 }
 Status check(const Goodbye&) {
+  return {};
+}
+
+Status check(const Want& want) {
+  if (want.block >= kIdsMax) return Status::invalid("PULL: block of a want over its limit");
+  if (want.extent >= kExtentsMax) return Status::invalid("PULL: extent of a want over its limit");
+  return {};
+}
+
+Status check(const Lost& body) {
+  if (body.count == 0 || body.count > kLostMax) return Status::invalid("LOST: count out of range");
+  if (body.reserved != 0) return Status::invalid("LOST: reserved field");
+  return {};
+}
+
+Status check(const LostExtent& lost) {
+  if (lost.block >= kIdsMax) return Status::invalid("LOST: block over its limit");
+  if (lost.extent >= kExtentsMax) return Status::invalid("LOST: extent over its limit");
+  if (lost.state != LostState::kLost && lost.state != LostState::kLate) {
+    return Status::invalid("LOST: unknown state");
+  }
+  if (!is_code(lost.code)) return Status::invalid("LOST: unknown code");
+  if (!all_zero(lost.reserved)) return Status::invalid("LOST: reserved field of an extent");
+  return check(lost.entry);
+}
+
+Status check(const Renew& body) {
+  if (body.lease_ms == 0) return Status::invalid("RENEW: lease_ms");
+  if (body.reserved != 0) return Status::invalid("RENEW: reserved field");
+  return {};
+}
+
+Status check(const Renewed& body) {
+  if (!is_code(body.code)) return Status::invalid("RENEWED: unknown code");
+  if (!all_zero(body.reserved)) return Status::invalid("RENEWED: reserved field");
+  return {};
+}
+
+Status check(const Follow& body) {
+  if (body.rank >= kRanksMax) return Status::invalid("FOLLOW: rank over its limit");
+  if (body.count == 0 || body.count > kIdsMax) return Status::invalid("FOLLOW: count out of range");
+  if (!are_layers(body.layer_first, body.layer_count)) {
+    return Status::invalid("FOLLOW: layers out of range");
+  }
+  if (body.reserved != 0) return Status::invalid("FOLLOW: reserved field");
+  return {};
+}
+
+Status check(const FollowBlock& block) {
+  if (block.attempt.is_none()) return Status::invalid("FOLLOW: block without an attempt");
+  return {};
+}
+
+Status check(const Holds&) {
+  return {};
+}
+
+Status check(const Held& body) {
+  if (!is_code(body.code)) return Status::invalid("HELD: unknown code");
+  if (!all_zero(body.reserved)) return Status::invalid("HELD: reserved field");
+  if (body.count > kHoldsMax) return Status::invalid("HELD: count over its limit");
+  return {};
+}
+
+Status check(const Hold& hold) {
+  if (hold.kind < HoldKind::kLease || hold.kind > HoldKind::kFollow) {
+    return Status::invalid("HELD: unknown kind");
+  }
+  if (!all_zero(hold.reserved)) return Status::invalid("HELD: reserved field of a hold");
+  return {};
+}
+
+Status check(const Purge& body) {
+  if (body.kind < PurgeKind::kBlocks || body.kind > PurgeKind::kDomain) {
+    return Status::invalid("PURGE: unknown kind");
+  }
+  if (!all_zero(body.reserved) || body.reserved1 != 0) {
+    return Status::invalid("PURGE: reserved field");
+  }
+  const bool has_ids = body.kind == PurgeKind::kBlocks;
+  if (body.count > kIdsMax || has_ids != (body.count > 0)) {
+    return Status::invalid("PURGE: count out of range");
+  }
+  if (body.kind != PurgeKind::kLineage && body.format != 0) {
+    return Status::invalid("PURGE: a format with another kind than lineage");
+  }
+  return {};
+}
+
+Status check(const Purged& body) {
+  if (!is_code(body.code)) return Status::invalid("PURGED: unknown code");
+  if (!all_zero(body.reserved)) return Status::invalid("PURGED: reserved field");
   return {};
 }
 

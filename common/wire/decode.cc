@@ -48,6 +48,14 @@ class Reader {
     }
     return {};
   }
+  // The same, each element by its own rules.
+  template <class T>
+  Status take_checked(uint32_t count, ArrayView<T>& out) {
+    VARVE_RETURN_IF_ERROR(take_array(count, out));
+    for (uint32_t i = 0; i < out.size(); ++i)
+      VARVE_RETURN_IF_ERROR(check(out[i]));
+    return {};
+  }
   bool empty() const { return rest_.empty(); }
 
  private:
@@ -95,34 +103,48 @@ Status read(Reader& in, ReserveView& view) {
   return read_with_ids(in, view);
 }
 Status read(Reader& in, PullView& view) {
+  VARVE_RETURN_IF_ERROR(read_with_ids(in, view));
+  return in.take_checked(view.body.want_count, view.wants);
+}
+Status read(Reader& in, PurgeView& view) {
   return read_with_ids(in, view);
+}
+
+Status read(Reader& in, LostView& view) {
+  VARVE_RETURN_IF_ERROR(in.take(view.body));
+  VARVE_RETURN_IF_ERROR(check(view.body));
+  return in.take_checked(view.body.count, view.lost);
+}
+
+Status read(Reader& in, FollowView& view) {
+  VARVE_RETURN_IF_ERROR(in.take(view.body));
+  VARVE_RETURN_IF_ERROR(check(view.body));
+  return in.take_checked(view.body.count, view.blocks);
+}
+
+Status read(Reader& in, HeldView& view) {
+  VARVE_RETURN_IF_ERROR(in.take(view.body));
+  VARVE_RETURN_IF_ERROR(check(view.body));
+  return in.take_checked(view.body.count, view.holds);
 }
 
 Status read(Reader& in, MatchedView& view) {
   VARVE_RETURN_IF_ERROR(in.take(view.body));
   VARVE_RETURN_IF_ERROR(check(view.body));
-  VARVE_RETURN_IF_ERROR(in.take_array(view.body.n_blocks, view.tiers));
-  for (uint32_t i = 0; i < view.tiers.size(); ++i)
-    VARVE_RETURN_IF_ERROR(check(view.tiers[i]));
+  VARVE_RETURN_IF_ERROR(in.take_checked(view.body.n_blocks, view.tiers));
   return in.take_padding(view.body.n_blocks);
 }
 
 Status read(Reader& in, ReservedView& view) {
   VARVE_RETURN_IF_ERROR(in.take(view.body));
   VARVE_RETURN_IF_ERROR(check(view.body));
-  VARVE_RETURN_IF_ERROR(in.take_array(view.body.count, view.answers));
-  for (uint32_t i = 0; i < view.answers.size(); ++i)
-    VARVE_RETURN_IF_ERROR(check(view.answers[i]));
-  return {};
+  return in.take_checked(view.body.count, view.answers);
 }
 
 Status read(Reader& in, CommitView& view) {
   VARVE_RETURN_IF_ERROR(in.take(view.body));
   VARVE_RETURN_IF_ERROR(check(view.body));
-  VARVE_RETURN_IF_ERROR(in.take_array(view.body.count, view.entries));
-  for (uint32_t i = 0; i < view.entries.size(); ++i)
-    VARVE_RETURN_IF_ERROR(check(view.entries[i]));
-  return {};
+  return in.take_checked(view.body.count, view.entries);
 }
 
 Status read(Reader& in, PulledView& view) {
@@ -211,6 +233,22 @@ Result<Frame> decode(ConstByteSpan head) {
       return decode_as<PongView>(header, in);
     case FrameType::kGoodbye:
       return decode_as<GoodbyeView>(header, in);
+    case FrameType::kLost:
+      return decode_as<LostView>(header, in);
+    case FrameType::kRenew:
+      return decode_as<RenewView>(header, in);
+    case FrameType::kRenewed:
+      return decode_as<RenewedView>(header, in);
+    case FrameType::kFollow:
+      return decode_as<FollowView>(header, in);
+    case FrameType::kHolds:
+      return decode_as<HoldsView>(header, in);
+    case FrameType::kHeld:
+      return decode_as<HeldView>(header, in);
+    case FrameType::kPurge:
+      return decode_as<PurgeView>(header, in);
+    case FrameType::kPurged:
+      return decode_as<PurgedView>(header, in);
   }
   return Status::invalid("frame: unknown type");
 }

@@ -161,9 +161,18 @@ ConstByteSpan Encoder::aborted(uint64_t op, const Aborted& body) {
   return fixed(buffer_, FrameType::kAborted, op, body);
 }
 
-ConstByteSpan Encoder::pull(uint64_t op, Pull body, std::span<const BaseId> ids) {
+ConstByteSpan Encoder::pull(uint64_t op, Pull body, std::span<const BaseId> ids,
+                            std::span<const Want> wants) {
+  for (const Want& want : wants)
+    VARVE_ASSERT(check(want).ok());
   body.count = static_cast<uint32_t>(ids.size());
-  return with_array(buffer_, FrameType::kPull, op, body, ids);
+  body.want_count = static_cast<uint32_t>(wants.size());
+  VARVE_ASSERT(check(body).ok());
+  Writer out(buffer_, FrameType::kPull, op);
+  out.put(body);
+  out.put_bytes(std::as_bytes(ids));
+  out.put_bytes(std::as_bytes(wants));
+  return out.finish();
 }
 
 ConstByteSpan Encoder::data(uint64_t op, const Data& body) {
@@ -199,6 +208,48 @@ ConstByteSpan Encoder::pong(uint64_t op, const Ping& body) {
 
 ConstByteSpan Encoder::goodbye(uint64_t op, const Goodbye& body) {
   return fixed(buffer_, FrameType::kGoodbye, op, body);
+}
+
+ConstByteSpan Encoder::lost(uint64_t op, std::span<const LostExtent> lost) {
+  for (const LostExtent& extent : lost)
+    VARVE_ASSERT(check(extent).ok());
+  const Lost body{.count = static_cast<uint32_t>(lost.size())};
+  return with_array(buffer_, FrameType::kLost, op, body, lost);
+}
+
+ConstByteSpan Encoder::renew(uint64_t op, const Renew& body) {
+  return fixed(buffer_, FrameType::kRenew, op, body);
+}
+
+ConstByteSpan Encoder::renewed(uint64_t op, const Renewed& body) {
+  return fixed(buffer_, FrameType::kRenewed, op, body);
+}
+
+ConstByteSpan Encoder::follow(uint64_t op, Follow body, std::span<const FollowBlock> blocks) {
+  for (const FollowBlock& block : blocks)
+    VARVE_ASSERT(check(block).ok());
+  body.count = static_cast<uint32_t>(blocks.size());
+  return with_array(buffer_, FrameType::kFollow, op, body, blocks);
+}
+
+ConstByteSpan Encoder::holds(uint64_t op, const Holds& body) {
+  return fixed(buffer_, FrameType::kHolds, op, body);
+}
+
+ConstByteSpan Encoder::held(uint64_t op, Held body, std::span<const Hold> holds) {
+  for (const Hold& hold : holds)
+    VARVE_ASSERT(check(hold).ok());
+  body.count = static_cast<uint32_t>(holds.size());
+  return with_array(buffer_, FrameType::kHeld, op, body, holds);
+}
+
+ConstByteSpan Encoder::purge(uint64_t op, Purge body, std::span<const BaseId> ids) {
+  body.count = static_cast<uint32_t>(ids.size());
+  return with_array(buffer_, FrameType::kPurge, op, body, ids);
+}
+
+ConstByteSpan Encoder::purged(uint64_t op, const Purged& body) {
+  return fixed(buffer_, FrameType::kPurged, op, body);
 }
 
 }  // namespace varve::wire

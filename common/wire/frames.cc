@@ -14,7 +14,9 @@ static_assert(
     kNoPadding<FrameHeader, Hello, HelloOk, Refused, FormatBody, FormatOk, Match, Matched>);
 static_assert(kNoPadding<Release, Released, Reserve, ReserveAnswer, Reserved, Extent, Commit>);
 static_assert(kNoPadding<Committed, Abort, Aborted, Pull, Data, Pulled, Cancel, Fenced, Credit>);
-static_assert(kNoPadding<Ping, Goodbye>);
+static_assert(
+    kNoPadding<Ping, Goodbye, Want, LostExtent, Lost, Renew, Renewed, FollowBlock, Follow>);
+static_assert(kNoPadding<Holds, Held, Hold, Purge, Purged>);
 
 // The offsets drawn in docs/WIRE.md 4, so that the picture and the structs can not part.
 static_assert(offsetof(FrameHeader, body_bytes) == 4 && offsetof(FrameHeader, op) == 8);
@@ -33,6 +35,10 @@ static_assert(offsetof(Committed, attempt) == 8 && offsetof(Aborted, attempt) ==
 static_assert(offsetof(Abort, attempt) == 16);
 static_assert(offsetof(Pull, layer_first) == 48 && offsetof(Pull, count) == 56);
 static_assert(offsetof(Data, entry) == 16 && offsetof(Data, attempt) == 48);
+static_assert(offsetof(LostExtent, entry) == 16 && offsetof(LostExtent, attempt) == 48);
+static_assert(offsetof(Follow, layer_first) == 32 && offsetof(Follow, count) == 40);
+static_assert(offsetof(Hold, bytes) == 32 && offsetof(Hold, kind) == 44);
+static_assert(offsetof(Hold, name) == 48 && offsetof(Purged, blocks) == 8);
 
 const char* frame_type_name(FrameType type) {
   switch (type) {
@@ -86,6 +92,22 @@ const char* frame_type_name(FrameType type) {
       return "PONG";
     case FrameType::kGoodbye:
       return "GOODBYE";
+    case FrameType::kLost:
+      return "LOST";
+    case FrameType::kRenew:
+      return "RENEW";
+    case FrameType::kRenewed:
+      return "RENEWED";
+    case FrameType::kFollow:
+      return "FOLLOW";
+    case FrameType::kHolds:
+      return "HOLDS";
+    case FrameType::kHeld:
+      return "HELD";
+    case FrameType::kPurge:
+      return "PURGE";
+    case FrameType::kPurged:
+      return "PURGED";
   }
   return "?";
 }

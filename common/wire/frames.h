@@ -16,6 +16,10 @@ inline constexpr uint32_t kIdsMax = 2048;        // base ids per MATCH, RESERVE,
 inline constexpr uint32_t kTokenBytesMax = 256;  // bearer token
 inline constexpr uint32_t kTextBytesMax = 256;   // client name, refusal text
 inline constexpr uint32_t kBulkLanesMax = 4;
+inline constexpr uint32_t kWantsMax = 4096;  // single extents asked for by one PULL
+inline constexpr uint32_t kLostMax = 1024;   // extents of one LOST
+inline constexpr uint32_t kHoldsMax = 1024;  // of one HELD
+inline constexpr uint32_t kWhole = ~0u;      // CANCEL, FENCED: the whole op, not one extent of it
 inline constexpr uint64_t kFeatureCore = 1;  // feature bits; negotiation drops unknown ones
 
 enum class FrameType : uint8_t {
@@ -44,6 +48,14 @@ enum class FrameType : uint8_t {
   kPing = 23,    // both ways, urgent
   kPong = 24,
   kGoodbye = 25,  // server is draining: finish, reconnect later
+  kLost = 26,     // urgent, server
+  kRenew = 27,
+  kRenewed = 28,
+  kFollow = 29,  // answered like a PULL
+  kHolds = 30,
+  kHeld = 31,
+  kPurge = 32,
+  kPurged = 33,
 };
 const char* frame_type_name(FrameType type);
 // A payload behind any other type, or none behind these, closes the connection.
@@ -63,6 +75,9 @@ static_assert(sizeof(FrameHeader) == 16);
 enum class LaneKind : uint8_t { kUrgent = 1, kBulk = 2 };
 enum class AckKind : uint8_t { kCached = 1, kDurable = 2 };
 enum class ReserveOutcome : uint8_t { kExists = 1, kBusy = 2, kGranted = 3, kRefused = 4 };
+enum class LostState : uint8_t { kLost = 1, kLate = 2 };
+enum class HoldKind : uint8_t { kLease = 1, kReservation = 2, kPull = 3, kFollow = 4 };
+enum class PurgeKind : uint8_t { kBlocks = 1, kLineage = 2, kDomain = 3 };
 enum class TierKind : uint8_t { kNone = 0, kDram = 1, kFlash = 2, kObject = 3 };
 
 struct Hello {  // then token[token_bytes], name[name_bytes]
@@ -224,7 +239,14 @@ struct Aborted {
 };
 static_assert(sizeof(Abort) == 32 && sizeof(Aborted) == 24);
 
-struct Pull {  // then ids[count]
+struct Want {  // one extent, data or parity, of one block of a PULL
+  uint32_t block = 0;
+  uint32_t extent = 0;
+  bool operator==(const Want&) const = default;
+};
+static_assert(sizeof(Want) == 8);
+
+struct Pull {  // then ids[count], wants[want_count]
   uint32_t format = 0;
   uint32_t rank = 0;
   uint64_t lease = 0;                         // 0 = best effort, nothing is promised
@@ -232,11 +254,28 @@ struct Pull {  // then ids[count]
   uint64_t deadline_ns = 0;                   // duration: the whole pull
   uint64_t slack_ns = 0;                      // duration: when the first layer is wanted
   uint64_t layer_ns = 0;                      // duration between layers after that
-  uint32_t layer_first = 0, layer_count = 0;  // layer_count >= 1
+  uint32_t layer_first = 0, layer_count = 0;  // layer_count >= 1; with wants both are 0
+  uint32_t count = 0;
+  uint32_t want_count = 0;  // more than 0: these extents and no others
+};
+static_assert(sizeof(Pull) == 64);
+
+struct LostExtent {
+  uint32_t block = 0;  // index in PULL
+  uint32_t extent = 0;
+  LostState state = LostState::kLost;
+  uint8_t code = 0;  // why
+  uint8_t reserved[6] = {};
+  ExtentEntry entry;  // its row of the table: what rebuilt bytes are checked against
+  Attempt attempt;
+};
+static_assert(sizeof(LostExtent) == 64);
+
+struct Lost {  // then lost[count]; op: of the PULL
   uint32_t count = 0;
   uint32_t reserved = 0;
 };
-static_assert(sizeof(Pull) == 64);
+static_assert(sizeof(Lost) == 8);
 
 struct Data {          // payload behind: bytes [offset, offset + payload) of the stored extent
   uint32_t block = 0;  // index in PULL
@@ -258,10 +297,13 @@ static_assert(sizeof(Pulled) == 8);
 
 struct Cancel {
   uint64_t target_op = 0;
+  uint32_t block = kWhole, extent = kWhole;  // both kWhole, or one extent of a pull
 };
 struct Fenced {
   uint64_t target_op = 0;
+  uint32_t block = kWhole, extent = kWhole;
 };
+static_assert(sizeof(Cancel) == 16 && sizeof(Fenced) == 16);
 struct Credit {
   uint64_t bytes = 0;
 };
@@ -271,5 +313,76 @@ struct Ping {
 struct Goodbye {
   uint64_t drain_ms = 0;
 };
+
+struct Renew {
+  uint64_t lease = 0;
+  uint32_t lease_ms = 0;  // from now; 1 at least
+  uint32_t reserved = 0;
+};
+struct Renewed {
+  uint8_t code = 0;
+  uint8_t reserved[3] = {};
+  uint32_t lease_ms = 0;  // granted
+};
+static_assert(sizeof(Renew) == 16 && sizeof(Renewed) == 8);
+
+struct FollowBlock {
+  BaseId base;
+  Attempt attempt;
+};
+static_assert(sizeof(FollowBlock) == 48);
+
+struct Follow {  // then blocks[count]
+  uint32_t format = 0;
+  uint32_t rank = 0;
+  uint64_t deadline_ns = 0;  // durations, as in PULL
+  uint64_t slack_ns = 0;
+  uint64_t layer_ns = 0;
+  uint32_t layer_first = 0, layer_count = 0;
+  uint32_t count = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(Follow) == 48);
+
+struct Holds {
+  uint64_t cursor = 0;  // 0 = from the start
+};
+struct Held {  // then holds[count]
+  uint8_t code = 0;
+  uint8_t reserved[3] = {};
+  uint32_t count = 0;
+  uint64_t cursor = 0;  // of the next HOLDS; 0 = that was all
+};
+static_assert(sizeof(Holds) == 8 && sizeof(Held) == 16);
+
+struct Hold {  // what a session keeps from being evicted, or reserved
+  uint64_t session = 0;
+  uint64_t hold = 0;  // its number: rises over all holds of a boot
+  uint64_t age_ns = 0;
+  uint64_t left_ns = 0;  // until it ends by itself
+  uint64_t bytes = 0;
+  uint32_t count = 0;  // of blocks
+  HoldKind kind = HoldKind::kLease;
+  uint8_t reserved[3] = {};
+  char name[48] = {};  // of the client, cut and filled with zeros
+};
+static_assert(sizeof(Hold) == 96);
+
+struct Purge {  // then ids[count]
+  PurgeKind kind = PurgeKind::kBlocks;
+  uint8_t reserved[3] = {};
+  uint32_t format = 0;  // whose lineage; 0 for the other kinds
+  uint32_t count = 0;
+  uint32_t reserved1 = 0;
+};
+struct Purged {
+  uint8_t code = 0;
+  uint8_t reserved[3] = {};
+  uint32_t generation = 0;  // the new one, of a lineage or a domain
+  uint64_t blocks = 0;      // unreachable from now on
+  uint64_t bytes = 0;
+  uint64_t erased_ns = 0;  // estimate: when the last of it is overwritten or discarded
+};
+static_assert(sizeof(Purge) == 16 && sizeof(Purged) == 32);
 
 }  // namespace varve::wire

@@ -96,6 +96,7 @@ struct AbortedView {
 struct PullView {
   Pull body;
   ArrayView<BaseId> ids;
+  ArrayView<Want> wants;
 };
 struct DataView {
   Data body;
@@ -122,12 +123,41 @@ struct PongView {
 struct GoodbyeView {
   Goodbye body;
 };
+struct LostView {
+  Lost body;
+  ArrayView<LostExtent> lost;
+};
+struct RenewView {
+  Renew body;
+};
+struct RenewedView {
+  Renewed body;
+};
+struct FollowView {
+  Follow body;
+  ArrayView<FollowBlock> blocks;
+};
+struct HoldsView {
+  Holds body;
+};
+struct HeldView {
+  Held body;
+  ArrayView<Hold> holds;
+};
+struct PurgeView {
+  Purge body;
+  ArrayView<BaseId> ids;
+};
+struct PurgedView {
+  Purged body;
+};
 
 using Body =
     std::variant<HelloView, HelloOkView, RefusedView, FormatView, FormatOkView, MatchView,
                  MatchedView, ReleaseView, ReleasedView, ReserveView, ReservedView, ExtentView,
                  CommitView, CommittedView, AbortView, AbortedView, PullView, DataView, PulledView,
-                 CancelView, FencedView, CreditView, PingView, PongView, GoodbyeView>;
+                 CancelView, FencedView, CreditView, PingView, PongView, GoodbyeView, LostView,
+                 RenewView, RenewedView, FollowView, HoldsView, HeldView, PurgeView, PurgedView>;
 
 struct Frame {
   FrameHeader header;
@@ -155,7 +185,8 @@ class Encoder {
   ConstByteSpan committed(uint64_t op, const Committed& body);
   ConstByteSpan abort(uint64_t op, const Abort& body);
   ConstByteSpan aborted(uint64_t op, const Aborted& body);
-  ConstByteSpan pull(uint64_t op, Pull body, std::span<const BaseId> ids);
+  ConstByteSpan pull(uint64_t op, Pull body, std::span<const BaseId> ids,
+                     std::span<const Want> wants = {});
   ConstByteSpan data(uint64_t op, const Data& body);
   ConstByteSpan pulled(uint64_t op, Pulled body, std::span<const uint8_t> codes);
   ConstByteSpan cancel(uint64_t op, const Cancel& body);
@@ -164,6 +195,14 @@ class Encoder {
   ConstByteSpan ping(uint64_t op, const Ping& body);
   ConstByteSpan pong(uint64_t op, const Ping& body);
   ConstByteSpan goodbye(uint64_t op, const Goodbye& body);
+  ConstByteSpan lost(uint64_t op, std::span<const LostExtent> lost);
+  ConstByteSpan renew(uint64_t op, const Renew& body);
+  ConstByteSpan renewed(uint64_t op, const Renewed& body);
+  ConstByteSpan follow(uint64_t op, Follow body, std::span<const FollowBlock> blocks);
+  ConstByteSpan holds(uint64_t op, const Holds& body);
+  ConstByteSpan held(uint64_t op, Held body, std::span<const Hold> holds);
+  ConstByteSpan purge(uint64_t op, Purge body, std::span<const BaseId> ids);
+  ConstByteSpan purged(uint64_t op, const Purged& body);
 
  private:
   ByteSpan buffer_;

@@ -146,7 +146,7 @@ Status check_header(std::span<const iovec> header_pages, const HeaderExpect& exp
       return Status::corrupt("fragment: extent size");
     }
     if (entry.codec != static_cast<uint8_t>(CodecId::kRaw) || entry.codec_version != 0 ||
-        entry.flags != 0 || entry.reserved != 0 || entry.decoded_bytes != entry.stored_bytes) {
+        entry.reserved != 0 || entry.decoded_bytes != entry.stored_bytes) {
       return Status::unsupported("fragment: codec, flag or reserved field of an extent");
     }
     page += pages_of(entry.stored_bytes);

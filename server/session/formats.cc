@@ -61,7 +61,7 @@ Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
   auto entry = std::make_unique<FormatEntry>();
   entry->bytes = canonical.size() + sizeof(FormatEntry);
   for (const auto& layers : format.ranks) {
-    VARVE_TRY(ExtentTable table, ExtentTable::of(layers, k_));
+    VARVE_TRY(ExtentTable table, ExtentTable::of(layers, Scheme{.k = k_}));
     entry->bytes += table.extents.size() * sizeof(ExtentSpec) + layers.size() * sizeof(LayerSpec) +
                     table.layer_last_extent.size() * sizeof(uint32_t);
     entry->format.tables.push_back(std::move(table));

@@ -156,7 +156,7 @@ class KvRig : public ClientRig {
  public:
   KvRig(const std::vector<uint32_t>& layer_bytes, uint32_t slots, RigOptions options = {})
       : ClientRig(std::move(options)), format(format_of(layer_bytes)), slot_count(slots) {
-    table = *ExtentTable::of(format.ranks[0], 1);
+    table = *ExtentTable::of(format.ranks[0], Scheme{});
     uint64_t at = 0;
     for (const uint32_t bytes : layer_bytes) {
       LayerLayout layer;

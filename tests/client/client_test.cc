@@ -94,7 +94,7 @@ class ClientTest : public testing::Test {
   static constexpr uint32_t kSlots = 16;
 
   ClientTest() : format_(format_of(std::vector<uint32_t>(kLayerCount, kLayerBytes))) {
-    table_ = *ExtentTable::of(format_.ranks[0], 1);
+    table_ = *ExtentTable::of(format_.ranks[0], Scheme{});
     memory_.resize(size_t{kLayerBytes} * kLayerCount * kSlots);
   }
   void open(const std::string& address) {

@@ -73,7 +73,7 @@ TEST(LayoutTest, PiecesNameTheSameBytesAsANaiveMap) {
     SCOPED_TRACE(seed);
     Drawn drawn = draw(seed);
     Random random(seed * 77);
-    const auto table = *ExtentTable::of(drawn.layers, 1);
+    const auto table = *ExtentTable::of(drawn.layers, Scheme{});
     const std::vector<uint32_t> slots = {drawn.slots - 1, 0};
     auto bound = BoundLayout::bind(drawn.layout, drawn.layers, slots, drawn.regions);
     ASSERT_TRUE(bound.has_value()) << bound.error().what();
@@ -109,7 +109,7 @@ TEST(LayoutTest, NeighboursAreJoinedIntoOnePiece) {
   const RegionId region = add_region(drawn, 4 * 4096);
   // Layer 0 of a slot is followed by its layer 1; both in segments without a gap.
   drawn.layout.layers = {{region, 0, 8192, 4, 1024}, {region, 4096, 8192, 2, 2048}};
-  const auto table = *ExtentTable::of(drawn.layers, 1);
+  const auto table = *ExtentTable::of(drawn.layers, Scheme{});
   ASSERT_EQ(table.extents.size(), 1u);
   const std::vector<uint32_t> slots = {1};
   auto bound = BoundLayout::bind(drawn.layout, drawn.layers, slots, drawn.regions);
@@ -131,7 +131,7 @@ TEST(LayoutTest, TheRangeOfSomeLayersOfARunIsTheirBytes) {
     layer.region = add_region(drawn, 1000);
     drawn.layout.layers.push_back(layer);
   }
-  const auto table = *ExtentTable::of(drawn.layers, 1);
+  const auto table = *ExtentTable::of(drawn.layers, Scheme{});
   ASSERT_EQ(table.extents.size(), 1u);
   const std::vector<uint32_t> slots = {0};
   auto bound = BoundLayout::bind(drawn.layout, drawn.layers, slots, drawn.regions);

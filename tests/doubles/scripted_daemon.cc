@@ -282,7 +282,7 @@ void ScriptedDaemon::on_format(const Received& received) {
   if (at == formats_.end()) {
     std::vector<ExtentTable> tables;
     for (const auto& rank : format->ranks)
-      tables.push_back(*ExtentTable::of(rank, 1));
+      tables.push_back(*ExtentTable::of(rank, Scheme{}));
     tables_.push_back(std::move(tables));
     formats_.push_back(*std::move(format));
   }

@@ -109,7 +109,7 @@ class Run {
 };
 
 void Run::go() {
-  table_ = *ExtentTable::of(format_.ranks[0], 1);
+  table_ = *ExtentTable::of(format_.ranks[0], Scheme{});
   area_bytes_ = table_.block_bytes * kBlocks;
   memory_.assign(area_bytes_ * kOpsMax, kPoison);
 

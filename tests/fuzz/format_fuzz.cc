@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!format_diff(*format, *format).empty()) std::abort();
   for (const auto& layers : format->ranks) {
     for (uint32_t k : {1u, 2u, 3u, 4u, 5u, 8u}) {
-      const Result<ExtentTable> table = ExtentTable::of(layers, k);
+      const Result<ExtentTable> table = ExtentTable::of(layers, Scheme{.k = k});
       if (table.has_value() && table->layer_last_extent.size() != layers.size()) std::abort();
     }
   }

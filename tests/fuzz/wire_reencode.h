@@ -57,7 +57,7 @@ class Reencoder {
   ConstByteSpan operator()(const AbortView& v) const { return encoder_.abort(op_, v.body); }
   ConstByteSpan operator()(const AbortedView& v) const { return encoder_.aborted(op_, v.body); }
   ConstByteSpan operator()(const PullView& v) const {
-    return encoder_.pull(op_, v.body, to_vector(v.ids));
+    return encoder_.pull(op_, v.body, to_vector(v.ids), to_vector(v.wants));
   }
   ConstByteSpan operator()(const DataView& v) const { return encoder_.data(op_, v.body); }
   ConstByteSpan operator()(const PulledView& v) const {
@@ -69,6 +69,22 @@ class Reencoder {
   ConstByteSpan operator()(const PingView& v) const { return encoder_.ping(op_, v.body); }
   ConstByteSpan operator()(const PongView& v) const { return encoder_.pong(op_, v.body); }
   ConstByteSpan operator()(const GoodbyeView& v) const { return encoder_.goodbye(op_, v.body); }
+  ConstByteSpan operator()(const LostView& v) const {
+    return encoder_.lost(op_, to_vector(v.lost));
+  }
+  ConstByteSpan operator()(const RenewView& v) const { return encoder_.renew(op_, v.body); }
+  ConstByteSpan operator()(const RenewedView& v) const { return encoder_.renewed(op_, v.body); }
+  ConstByteSpan operator()(const FollowView& v) const {
+    return encoder_.follow(op_, v.body, to_vector(v.blocks));
+  }
+  ConstByteSpan operator()(const HoldsView& v) const { return encoder_.holds(op_, v.body); }
+  ConstByteSpan operator()(const HeldView& v) const {
+    return encoder_.held(op_, v.body, to_vector(v.holds));
+  }
+  ConstByteSpan operator()(const PurgeView& v) const {
+    return encoder_.purge(op_, v.body, to_vector(v.ids));
+  }
+  ConstByteSpan operator()(const PurgedView& v) const { return encoder_.purged(op_, v.body); }
 
  private:
   Encoder& encoder_;

@@ -25,13 +25,24 @@ std::string text_of(const ExtentTable& table) {
   return text;
 }
 
+std::string stripes_text_of(const ExtentTable& table) {
+  std::string text;
+  for (const Stripe& s : table.stripes) {
+    if (!text.empty()) text += " ";
+    text += std::to_string(s.first) + "," + std::to_string(s.count) + "," + std::to_string(s.bytes);
+  }
+  return text;
+}
+
 TEST(ExtentTable, EqualsTheGoldenVectors) {
   const auto records = vectors::read("tests/vectors/extent_table.txt");
   EXPECT_GE(records.size(), 70u);
   for (const vectors::Record& r : records) {
     const std::vector<LayerSpec> layers = vectors::layers(r.text("layers"));
-    const auto table = ExtentTable::of(layers, static_cast<uint32_t>(r.number("k")));
+    const auto table = ExtentTable::of(layers, Scheme{.k = static_cast<uint32_t>(r.number("k"))});
     EXPECT_EQ(table.has_value() ? text_of(*table) : "refused", r.text("extents")) << r.text("case");
+    EXPECT_EQ(table.has_value() ? stripes_text_of(*table) : "refused", r.text("stripes"))
+        << r.text("case");
   }
 }
 
@@ -105,7 +116,7 @@ TEST(ExtentTable, CoversEveryByteOnceInOrderForAnyLayers) {
   for (int i = 0; i < 2000; ++i) {
     const std::vector<LayerSpec> layers = random_layers(random);
     const auto k = static_cast<uint32_t>(random.between(1, 8));
-    const auto table = ExtentTable::of(layers, k);
+    const auto table = ExtentTable::of(layers, Scheme{.k = k});
     if (!table.has_value()) continue;
     ++accepted;
     check_cover(*table, layers);
@@ -123,16 +134,16 @@ TEST(ExtentTable, AskingForFewerExtentsThanThereAreChangesNothing) {
   Random random(12);
   for (int i = 0; i < 500; ++i) {
     const std::vector<LayerSpec> layers = random_layers(random);
-    const auto one = ExtentTable::of(layers, 1);
+    const auto one = ExtentTable::of(layers, Scheme{});
     if (!one.has_value()) continue;
     const auto k = static_cast<uint32_t>(one->extents.size());
-    EXPECT_EQ(ExtentTable::of(layers, k)->extents, one->extents);
+    EXPECT_EQ(ExtentTable::of(layers, Scheme{.k = k})->extents, one->extents);
   }
 }
 
 TEST(ExtentTable, RefusesLayersBeyondTheLimits) {
   const auto code_of = [](const std::vector<LayerSpec>& layers) {
-    return ExtentTable::of(layers, 1).error().code();
+    return ExtentTable::of(layers, Scheme{}).error().code();
   };
   const uint32_t largest = kLayerBytesMax;
   EXPECT_EQ(code_of({}), Code::kInvalid);
@@ -147,14 +158,53 @@ TEST(ExtentTable, RefusesLayersBeyondTheLimits) {
 std::vector<ExtentEntry> entries_of(const ExtentTable& table) {
   std::vector<ExtentEntry> entries(table.extents.size());
   for (size_t i = 0; i < entries.size(); ++i) {
-    entries[i].stored_bytes = entries[i].decoded_bytes = table.extents[i].bytes;
+    const auto extent = static_cast<uint32_t>(i);
+    entries[i].stored_bytes = entries[i].decoded_bytes = table.bytes_at(extent);
+    entries[i].stripe = static_cast<uint16_t>(table.stripe_at(extent));
   }
   return entries;
 }
 
+// Goal: the numbering of data and parity extents is one to one, every stripe is of one kind and
+// size class, and too many extents with their parity are refused.
+TEST(ExtentTable, NumbersDataFirstAndParityStripeByStripe) {
+  Random random(7);
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<LayerSpec> layers = random_layers(random);
+    constexpr Scheme kSchemes[] = {{1, 0}, {1, 1}, {2, 1}, {4, 2}, {5, 2}, {8, 3}};
+    const Scheme scheme = kSchemes[random.below(std::size(kSchemes))];
+    const Result<ExtentTable> made = ExtentTable::of(layers, scheme);
+    if (!made.has_value()) continue;
+    const ExtentTable& table = *made;
+    ASSERT_LE(table.count(), kExtentsMax);
+    uint32_t data = 0, parity = table.data_count();
+    for (uint32_t s = 0; s < table.stripes.size(); ++s) {
+      const Stripe& stripe = table.stripes[s];
+      ASSERT_EQ(stripe.first, data);
+      ASSERT_TRUE(stripe.count >= 1 && stripe.count <= scheme.k) << stripe.count;
+      for (; data < stripe.first + stripe.count; ++data) {
+        ASSERT_EQ(table.stripe_at(data), s);
+        ASSERT_EQ(table.extents[data].kind, table.extents[stripe.first].kind);
+        ASSERT_LE(table.bytes_at(data), stripe.bytes);
+        ASSERT_GT(2 * pages_of(table.bytes_at(data)), pages_of(stripe.bytes));
+      }
+      for (uint32_t j = 0; j < scheme.m; ++j, ++parity) {
+        ASSERT_EQ(table.parity_at(s, j), parity);
+        ASSERT_EQ(table.stripe_at(parity), s);
+        ASSERT_EQ(table.bytes_at(parity), stripe.bytes);
+      }
+    }
+    ASSERT_EQ(data, table.data_count());
+    ASSERT_EQ(parity, table.count());
+  }
+  const std::vector<LayerSpec> many(400, {LayerKind::kFull, kExtentBytesMin});
+  EXPECT_TRUE(ExtentTable::of(many, Scheme{1, 0}).has_value());
+  EXPECT_FALSE(ExtentTable::of(many, Scheme{1, 1}).has_value());
+}
+
 TEST(CheckEntries, AcceptsTheFormatsOwnTableAndNamesWhatDoesNotFit) {
   const std::vector<LayerSpec> layers(3, {LayerKind::kFull, 100'000});
-  const ExtentTable table = ExtentTable::of(layers, 1).value();
+  const ExtentTable table = ExtentTable::of(layers, Scheme{}).value();
   EXPECT_TRUE(check_entries(entries_of(table), table).ok());
   const auto refusal = [&](auto change) {
     std::vector<ExtentEntry> entries = entries_of(table);
@@ -166,7 +216,7 @@ TEST(CheckEntries, AcceptsTheFormatsOwnTableAndNamesWhatDoesNotFit) {
   EXPECT_NE(refusal([](auto& e) { e.pop_back(); }).find("count"), std::string::npos);
   EXPECT_NE(refusal([](auto& e) { e[1].codec = 1; }).find("codec"), std::string::npos);
   EXPECT_NE(refusal([](auto& e) { e[2].codec_version = 1; }).find("codec"), std::string::npos);
-  EXPECT_NE(refusal([](auto& e) { e[0].flags = 0x100; }).find("reserved"), std::string::npos);
+  EXPECT_NE(refusal([](auto& e) { e[1].stripe = 0; }).find("stripe"), std::string::npos);
   EXPECT_NE(refusal([](auto& e) { e[0].reserved = 1; }).find("reserved"), std::string::npos);
   EXPECT_NE(refusal([](auto& e) { ++e[0].decoded_bytes; }).find("decoded"), std::string::npos);
   EXPECT_NE(refusal([](auto& e) { --e[0].stored_bytes; }).find("stored"), std::string::npos);

@@ -50,7 +50,33 @@ Data valid_data() {
   return body;
 }
 
+LostExtent valid_lost() {
+  LostExtent lost;
+  lost.entry = valid_entry();
+  return lost;
+}
+Follow valid_follow() {
+  Follow body;
+  body.count = 1;
+  body.layer_count = 1;
+  return body;
+}
+Purge valid_purge() {
+  Purge body;
+  body.count = 1;
+  return body;
+}
+
 TEST(Check, CountsStopAtTheirLimits) {
+  EXPECT_TRUE(accepts(Lost{1, 0}, [](Lost& b) { b.count = kLostMax; }));
+  EXPECT_FALSE(accepts(Lost{1, 0}, [](Lost& b) { b.count = kLostMax + 1; }));
+  EXPECT_FALSE(accepts(Lost{1, 0}, [](Lost& b) { b.count = 0; }));
+  EXPECT_TRUE(accepts(valid_follow(), [](Follow& b) { b.count = kIdsMax; }));
+  EXPECT_FALSE(accepts(valid_follow(), [](Follow& b) { b.count = kIdsMax + 1; }));
+  EXPECT_FALSE(accepts(valid_follow(), [](Follow& b) { b.count = 0; }));
+  EXPECT_TRUE(accepts(Held(), [](Held& b) { b.count = kHoldsMax; }));
+  EXPECT_FALSE(accepts(Held(), [](Held& b) { b.count = kHoldsMax + 1; }));
+  EXPECT_FALSE(accepts(valid_purge(), [](Purge& b) { b.count = kIdsMax + 1; }));
   EXPECT_TRUE(accepts(valid_match(), [](Match& b) { b.count = kIdsMax; }));
   EXPECT_FALSE(accepts(valid_match(), [](Match& b) { b.count = kIdsMax + 1; }));
   EXPECT_FALSE(accepts(valid_match(), [](Match& b) { b.count = 0; }));
@@ -101,6 +127,57 @@ TEST(Check, LayersOfAPullAreARangeOfLayers) {
   EXPECT_FALSE(accepts(valid_pull(), [](Pull& b) { b.layer_first = kLayersMax; }));
   // Expect: no overflow hides a range that wraps around.
   EXPECT_FALSE(accepts(valid_pull(), [](Pull& b) { b.layer_first = ~0u; }));
+}
+
+TEST(Check, APullAsksForLayersOrForSingleExtents) {
+  EXPECT_FALSE(accepts(valid_pull(), [](Pull& b) { b.want_count = 1; }));
+  const auto wants = [](uint32_t count) {
+    return [count](Pull& b) {
+      b.layer_count = 0;
+      b.want_count = count;
+    };
+  };
+  EXPECT_TRUE(accepts(valid_pull(), wants(1)));
+  EXPECT_TRUE(accepts(valid_pull(), wants(kWantsMax)));
+  EXPECT_FALSE(accepts(valid_pull(), wants(kWantsMax + 1)));
+  EXPECT_FALSE(accepts(valid_pull(), [&](Pull& b) { wants(1)(b), b.layer_first = 1; }));
+  EXPECT_TRUE(check(Want{kIdsMax - 1, kExtentsMax - 1}).ok());
+  EXPECT_FALSE(check(Want{kIdsMax, 0}).ok());
+  EXPECT_FALSE(check(Want{0, kExtentsMax}).ok());
+}
+
+TEST(Check, ACancelNamesAnOpOrOneExtentOfIt) {
+  EXPECT_TRUE(check(Cancel{7}).ok());
+  EXPECT_TRUE(check(Cancel{7, 0, 0}).ok());
+  EXPECT_TRUE(check(Fenced{7, kIdsMax - 1, kExtentsMax - 1}).ok());
+  EXPECT_FALSE(check(Cancel{7, kWhole, 0}).ok());
+  EXPECT_FALSE(check(Cancel{7, 0, kWhole}).ok());
+  EXPECT_FALSE(check(Fenced{7, kIdsMax, 0}).ok());
+  EXPECT_FALSE(check(Fenced{7, 0, kExtentsMax}).ok());
+}
+
+TEST(Check, WhatIsLostFollowedHeldAndPurgedIsNamed) {
+  EXPECT_TRUE(check(valid_lost()).ok());
+  EXPECT_FALSE(accepts(valid_lost(), [](LostExtent& e) { e.state = static_cast<LostState>(0); }));
+  EXPECT_FALSE(accepts(valid_lost(), [](LostExtent& e) { e.state = static_cast<LostState>(3); }));
+  EXPECT_FALSE(accepts(valid_lost(), [](LostExtent& e) { e.code = kCodeCount; }));
+  EXPECT_FALSE(accepts(valid_lost(), [](LostExtent& e) { e.block = kIdsMax; }));
+  EXPECT_FALSE(accepts(valid_lost(), [](LostExtent& e) { e.extent = kExtentsMax; }));
+  EXPECT_FALSE(accepts(valid_lost(), [](LostExtent& e) { e.entry.stored_bytes = 0; }));
+  EXPECT_FALSE(check(Renew{1, 0, 0}).ok());
+  EXPECT_FALSE(accepts(Renewed(), [](Renewed& b) { b.code = kCodeCount; }));
+  EXPECT_FALSE(accepts(valid_follow(), [](Follow& b) { b.layer_count = 0; }));
+  EXPECT_FALSE(accepts(valid_follow(), [](Follow& b) { b.rank = kRanksMax; }));
+  EXPECT_FALSE(check(FollowBlock{}).ok());
+  EXPECT_FALSE(accepts(Hold(), [](Hold& h) { h.kind = static_cast<HoldKind>(0); }));
+  EXPECT_FALSE(accepts(Hold(), [](Hold& h) { h.kind = static_cast<HoldKind>(5); }));
+  EXPECT_FALSE(accepts(Held(), [](Held& b) { b.code = kCodeCount; }));
+  EXPECT_FALSE(accepts(valid_purge(), [](Purge& b) { b.count = 0; }));
+  EXPECT_FALSE(accepts(valid_purge(), [](Purge& b) { b.kind = static_cast<PurgeKind>(0); }));
+  EXPECT_FALSE(accepts(valid_purge(), [](Purge& b) { b.kind = static_cast<PurgeKind>(4); }));
+  EXPECT_FALSE(accepts(valid_purge(), [](Purge& b) { b.kind = PurgeKind::kDomain; }));
+  EXPECT_FALSE(accepts(valid_purge(), [](Purge& b) { b.format = 1; }));
+  EXPECT_FALSE(accepts(Purged(), [](Purged& b) { b.code = kCodeCount; }));
 }
 
 TEST(Check, EnumsAndCodesAreKnown) {
@@ -180,9 +257,17 @@ TEST(Check, ReservedFieldsAreZero) {
   EXPECT_FALSE(accepts(Committed(), [](Committed& b) { b.reserved[1] = 1; }));
   EXPECT_FALSE(accepts(Abort(), [](Abort& b) { b.reserved = 1; }));
   EXPECT_FALSE(accepts(Aborted(), [](Aborted& b) { b.reserved[0] = 1; }));
-  EXPECT_FALSE(accepts(valid_pull(), [](Pull& b) { b.reserved = 1; }));
+  EXPECT_FALSE(accepts(Lost{1, 0}, [](Lost& b) { b.reserved = 1; }));
+  EXPECT_FALSE(accepts(valid_lost(), [](LostExtent& e) { e.reserved[5] = 1; }));
+  EXPECT_FALSE(accepts(Renew{1, 1, 0}, [](Renew& b) { b.reserved = 1; }));
+  EXPECT_FALSE(accepts(Renewed(), [](Renewed& b) { b.reserved[0] = 1; }));
+  EXPECT_FALSE(accepts(valid_follow(), [](Follow& b) { b.reserved = 1; }));
+  EXPECT_FALSE(accepts(Held(), [](Held& b) { b.reserved[1] = 1; }));
+  EXPECT_FALSE(accepts(Hold(), [](Hold& h) { h.reserved[2] = 1; }));
+  EXPECT_FALSE(accepts(valid_purge(), [](Purge& b) { b.reserved[0] = 1; }));
+  EXPECT_FALSE(accepts(valid_purge(), [](Purge& b) { b.reserved1 = 1; }));
+  EXPECT_FALSE(accepts(Purged(), [](Purged& b) { b.reserved[0] = 1; }));
   EXPECT_FALSE(accepts(valid_data(), [](Data& b) { b.reserved = 1; }));
-  EXPECT_FALSE(accepts(valid_entry(), [](ExtentEntry& e) { e.flags = 1; }));
   EXPECT_FALSE(accepts(valid_entry(), [](ExtentEntry& e) { e.reserved = 1; }));
   EXPECT_FALSE(accepts(Pulled(), [](Pulled& b) { b.reserved[0] = 1; }));
 }

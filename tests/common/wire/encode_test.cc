@@ -28,7 +28,7 @@ std::map<std::string, std::string> golden_vectors() {
 
 TEST(Encode, EveryFrameHasItsGoldenBytes) {
   const auto golden = golden_vectors();
-  EXPECT_EQ(golden.size(), 25u);
+  EXPECT_EQ(golden.size(), 33u);
   for (const Sample& sample : wire_samples()) {
     ASSERT_TRUE(golden.contains(sample.name)) << sample.name << " " << to_hex(sample.head);
     EXPECT_EQ(golden.at(sample.name), to_hex(sample.head)) << sample.name;
@@ -42,6 +42,18 @@ TEST(Encode, TheLargestFramesFitAHead) {
   Pull pull;
   pull.layer_count = 1;
   EXPECT_EQ(encoder.pull(1, pull, ids).size(), 16u + 64u + kIdsMax * 32u);
+  pull.layer_count = 0;
+  EXPECT_EQ(encoder.pull(1, pull, ids, std::vector<Want>(kWantsMax)).size(),
+            16u + 64u + kIdsMax * 32u + kWantsMax * 8u);
+  LostExtent lost;
+  lost.entry = sample_entry(0);
+  EXPECT_EQ(encoder.lost(1, std::vector<LostExtent>(kLostMax, lost)).size(),
+            16u + 8u + kLostMax * 64u);
+  EXPECT_EQ(encoder.held(1, {}, std::vector<Hold>(kHoldsMax)).size(), 16u + 16u + kHoldsMax * 96u);
+  const std::vector<FollowBlock> follow_blocks(kIdsMax, {sample_digest(1), kSampleAttempt});
+  Follow follow;
+  follow.layer_count = 1;
+  EXPECT_EQ(encoder.follow(1, follow, follow_blocks).size(), 16u + 48u + kIdsMax * 48u);
   const std::vector<ExtentEntry> entries(kExtentsMax, sample_entry(0));
   EXPECT_EQ(encoder.commit(1, {}, entries).size(), 16u + 48u + kExtentsMax * 32u);
   const std::vector<ReserveAnswer> answers(kIdsMax);

@@ -28,6 +28,7 @@ inline ExtentEntry sample_entry(uint32_t i) {
   entry.page_offset = 1 + 16 * i;
   entry.stored_bytes = 65536 + i;
   entry.decoded_bytes = 65536 + i;
+  entry.stripe = static_cast<uint16_t>(0x0203 + i);
   entry.stored_crc = 0xC0FFEE00 + i;
   entry.decoded_xxh3 = 0x0123456789ABCDEFull + i;
   return entry;
@@ -44,6 +45,8 @@ class SampleBuilder {
     push();
     pull();
     small();
+    loss();
+    operation();
     return std::move(samples_);
   }
 
@@ -183,12 +186,66 @@ class SampleBuilder {
     add(encoder_.pulled(10, pulled, codes));
   }
   void small() {
-    add(encoder_.cancel(11, {10}));
+    add(encoder_.cancel(11, {10, 1, 3}));
     add(encoder_.fenced(11, {10}));
     add(encoder_.credit(12, {262144}));
     add(encoder_.ping(13, {0xABCDEF}));
     add(encoder_.pong(13, {0xABCDEF}));
     add(encoder_.goodbye(0xFFFFFFFFFFFFFFFFull, {2000}));
+  }
+
+  void loss() {
+    LostExtent lost[2];
+    lost[0].block = 1;
+    lost[0].extent = 4;
+    lost[0].code = static_cast<uint8_t>(Code::kIo);
+    lost[1].block = 2;
+    lost[1].extent = 5;
+    lost[1].state = LostState::kLate;
+    for (LostExtent& extent : lost) {
+      extent.entry = sample_entry(extent.extent);
+      extent.attempt = kSampleAttempt;
+    }
+    add(encoder_.lost(10, lost));
+  }
+  void operation() {
+    add(encoder_.renew(14, {77, 20000}));
+    Renewed renewed;
+    renewed.code = static_cast<uint8_t>(Code::kTimedOut);
+    renewed.lease_ms = 15000;
+    add(encoder_.renewed(14, renewed));
+    Follow follow;
+    follow.format = 5;
+    follow.rank = 1;
+    follow.deadline_ns = 10'000'000'000;
+    follow.slack_ns = 5'000'000;
+    follow.layer_ns = 300'000;
+    follow.layer_first = 2;
+    follow.layer_count = 30;
+    const FollowBlock blocks[] = {{sample_digest(1), kSampleAttempt},
+                                  {sample_digest(2), kSampleAttempt}};
+    add(encoder_.follow(15, follow, blocks));
+    add(encoder_.holds(16, {99}));
+    Hold hold;
+    hold.session = 0x0102030405060708ull;
+    hold.hold = 100;
+    hold.age_ns = 2'000'000'000;
+    hold.left_ns = 58'000'000'000;
+    hold.bytes = 1 << 20;
+    hold.count = 12;
+    hold.kind = HoldKind::kReservation;
+    std::memcpy(hold.name, "prefill-3", 9);
+    Held held;
+    held.cursor = 101;
+    add(encoder_.held(16, held, std::span<const Hold>(&hold, 1)));
+    const BaseId ids[] = {sample_digest(1), sample_digest(2)};
+    add(encoder_.purge(17, {}, ids));
+    Purged purged;
+    purged.generation = 6;
+    purged.blocks = 2;
+    purged.bytes = 1 << 21;
+    purged.erased_ns = 3'600'000'000'000;
+    add(encoder_.purged(17, purged));
   }
 
   std::vector<std::byte> buffer_;

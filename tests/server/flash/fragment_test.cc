@@ -108,7 +108,6 @@ TEST(Fragment, WithValidChecksumAndSenselessFieldsIsNone) {
   EXPECT_FALSE(entry_with([](ExtentEntry& e) { e.stored_bytes = 0; }).ok());
   EXPECT_FALSE(entry_with([](ExtentEntry& e) { e.stored_bytes = ~0u; }).ok());
   EXPECT_EQ(entry_with([](ExtentEntry& e) { e.codec = 1; }).code(), Code::kUnsupported);
-  EXPECT_FALSE(entry_with([](ExtentEntry& e) { e.flags = 1; }).ok());
 }
 
 TEST(FragmentCheck, VerifiesInWhateverPiecesThePagesCome) {

@@ -38,7 +38,7 @@ SessionFormat make_format(const RigOptions& o) {
   f.fingerprint = f.format.fingerprint();
   f.lineage = 42;
   for (uint32_t r = 0; r < o.ranks; ++r)
-    f.tables.push_back(*ExtentTable::of(layers, 1));
+    f.tables.push_back(*ExtentTable::of(layers, Scheme{}));
   return f;
 }
 
@@ -139,6 +139,7 @@ void Rig::fill(const GrantLoan& loan, uint32_t n) {
     }
     const ExtentEntry entry{.stored_bytes = static_cast<uint32_t>(bytes.size()),
                             .decoded_bytes = static_cast<uint32_t>(bytes.size()),
+                            .stripe = static_cast<uint16_t>(e),
                             .stored_crc = digest.stored_crc(),
                             .decoded_xxh3 = digest.decoded_xxh3()};
     std::memcpy(arena.byte_at(block.header, 256 + 32 * e), &entry, sizeof(entry));

@@ -9,7 +9,7 @@ namespace varve::test {
 namespace {
 
 void store_blocks(World& world, const std::vector<BaseId>& ids, const Format& format) {
-  const ExtentTable table = *ExtentTable::of(format.ranks[0], 1);
+  const ExtentTable table = *ExtentTable::of(format.ranks[0], Scheme{});
   for (const BaseId& id : ids) {
     std::vector<std::vector<std::byte>> extents;
     for (uint32_t e = 0; e < table.extents.size(); ++e) {

@@ -115,7 +115,7 @@ TEST(Formats, ExtentsOfLayersCoverExactlyTheLayersAskedFor) {
   for (const uint32_t bytes : {20000u, 30000u, 40000u, 100000u, 9u * 1024 * 1024, 70000u}) {
     layers.push_back({LayerKind::kFull, bytes});
   }
-  const ExtentTable table = *ExtentTable::of(layers, 1);
+  const ExtentTable table = *ExtentTable::of(layers, Scheme{});
   for (uint32_t first = 0; first < layers.size(); ++first) {
     for (uint32_t count = 1; first + count <= layers.size(); ++count) {
       const ExtentRange range = *extents_of_layers(table, first, count);

@@ -11,7 +11,7 @@ constexpr uint64_t kBlockBytes = 300 * 1024 + 100 + (80 + 70 + 65) * 1024;
 
 void store_block(World& world, const BaseId& id, uint32_t rank = 0) {
   std::vector<std::vector<std::byte>> extents;
-  const ExtentTable table = *ExtentTable::of(small_format().ranks[0], 1);
+  const ExtentTable table = *ExtentTable::of(small_format().ranks[0], Scheme{});
   for (uint32_t e = 0; e < table.extents.size(); ++e) {
     extents.push_back(bytes_of_extent({id, rank}, e, table.extents[e].bytes));
   }

@@ -589,7 +589,7 @@ void TestClient::credit(uint64_t bytes) {
 }
 
 std::vector<ExtentEntry> TestClient::entries(const BlockId& block, const Attempt& attempt) const {
-  const ExtentTable table = *ExtentTable::of(format.ranks[block.rank], 1);
+  const ExtentTable table = *ExtentTable::of(format.ranks[block.rank], Scheme{});
   std::vector<ExtentEntry> out;
   for (uint32_t e = 0; e < table.extents.size(); ++e) {
     const auto bytes = bytes_of_extent(block, e, table.extents[e].bytes);
@@ -597,6 +597,7 @@ std::vector<ExtentEntry> TestClient::entries(const BlockId& block, const Attempt
     ExtentEntry entry;
     entry.stored_bytes = table.extents[e].bytes;
     entry.decoded_bytes = entry.stored_bytes;
+    entry.stripe = static_cast<uint16_t>(table.stripe_at(e));
     entry.stored_crc = crc32c(seed.stored, bytes);
     entry.decoded_xxh3 = xxh3(seed.decoded, bytes);
     out.push_back(entry);

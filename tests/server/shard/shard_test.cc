@@ -45,7 +45,7 @@ class Node {
     format.format.model.bytes[0] = std::byte{1};
     format.format.ranks.push_back(std::vector<LayerSpec>(3, {LayerKind::kFull, 70000}));
     format.fingerprint = format.format.fingerprint();
-    format.tables.push_back(*ExtentTable::of(format.format.ranks[0], 1));
+    format.tables.push_back(*ExtentTable::of(format.format.ranks[0], Scheme{}));
     boot();
   }
 
@@ -210,6 +210,7 @@ class Node {
       digest.update(bytes);
       const ExtentEntry entry{.stored_bytes = static_cast<uint32_t>(bytes.size()),
                               .decoded_bytes = static_cast<uint32_t>(bytes.size()),
+                              .stripe = static_cast<uint16_t>(e),
                               .stored_crc = digest.stored_crc(),
                               .decoded_xxh3 = digest.decoded_xxh3()};
       std::memcpy(arena.byte_at(loan.block->header, 256 + 32 * e), &entry, sizeof(entry));

@@ -404,7 +404,7 @@ TEST(DramTier, WastesAtMostAnEighthOverAMixOfFormats) {
   Rig rig(30'000, {.push = 30'000}, 16);
   std::vector<TierBlock*> blocks;
   for (uint64_t n = 0; n < formats.size(); ++n) {
-    const Result<ExtentTable> table = ExtentTable::of(formats[n], 1);
+    const Result<ExtentTable> table = ExtentTable::of(formats[n], Scheme{});
     ASSERT_TRUE(table.has_value());
     TierBlock* block = rig.tier.grant(block_of(n), {1, 0, n + 1}, *table, Budget::kPush);
     ASSERT_NE(block, nullptr);

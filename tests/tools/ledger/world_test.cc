@@ -17,7 +17,7 @@ TEST(World, EveryKindIsALegalFormatOfItsOwnAndFillsWholeChains) {
       EXPECT_TRUE(fingerprints.insert(kind.format.fingerprint()).second);
       EXPECT_EQ(kind.id_count % kChainBlocks, 0u);
       for (const auto& rank : kind.format.ranks)
-        EXPECT_TRUE(ExtentTable::of(rank, 1).has_value());
+        EXPECT_TRUE(ExtentTable::of(rank, Scheme{}).has_value());
     }
   }
 }
