@@ -81,8 +81,10 @@ CatalogEntry entry_of(const FragmentHeader& header) {
   entry.page = static_cast<uint16_t>(header.segment_page);
   entry.pages = static_cast<uint16_t>(header.pages);
   entry.lead_pages = static_cast<uint16_t>(header.header_pages + header.first_extent_pages);
-  entry.rank = static_cast<uint8_t>(header.rank);
-  entry.rank_count = static_cast<uint8_t>(header.rank_count);
+  entry.which = pack({.rank = header.rank,
+                      .rank_count = header.rank_count,
+                      .position = header.position,
+                      .thin = (header.flags & kFragmentThin) != 0});
   entry.block_bytes = header.block_bytes_low;
   entry.domain = header.domain;
   entry.domain_generation = header.domain_generation;
@@ -92,9 +94,11 @@ CatalogEntry entry_of(const FragmentHeader& header) {
 }
 
 FragmentInfo info_of(const CatalogEntry& entry, uint32_t target, uint32_t slice, uint32_t segment) {
+  const Which which = unpack(entry.which);
   FragmentInfo info;
-  info.block = {entry.base, entry.rank};
-  info.rank_count = entry.rank_count;
+  info.block = {entry.base, which.rank};
+  info.rank_count = which.rank_count;
+  info.position = which.position;
   info.attempt = entry.attempt;
   info.place.target = static_cast<uint8_t>(target);
   info.place.slice = static_cast<uint8_t>(slice);
@@ -108,10 +112,10 @@ FragmentInfo info_of(const CatalogEntry& entry, uint32_t target, uint32_t slice,
 
 bool check_entry(const CatalogEntry& entry, uint32_t after, uint32_t segment_pages) {
   if (entry.page < after || entry.page < 1) return false;
-  if (entry.pages < 2 || uint32_t{entry.page} + entry.pages >= segment_pages) return false;
-  if (entry.lead_pages < 2 || entry.lead_pages > entry.pages) return false;
-  if (entry.rank_count == 0 || entry.rank_count > kRanksMax) return false;
-  if (entry.rank >= entry.rank_count) return false;
+  if (entry.pages < 1 || uint32_t{entry.page} + entry.pages >= segment_pages) return false;
+  if (entry.lead_pages < 1 || entry.lead_pages > entry.pages) return false;
+  const Which which = unpack(entry.which);
+  if (which.kill || which.rank >= which.rank_count || which.position >= kWidthMax) return false;
   return !entry.attempt.is_none();
 }
 

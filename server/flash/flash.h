@@ -103,6 +103,7 @@ struct Place {
 struct FragmentInfo {  // what a header says, for the index
   BlockId block;
   uint32_t rank_count = 1;
+  uint32_t position = 0;  // below k + m
   Attempt attempt;
   Place place;
   uint64_t block_bytes = 0;
@@ -177,8 +178,8 @@ struct Append {
   using Done = void (*)(Append&);
   // in
   uint32_t target = 0, slice = 0;
-  uint32_t pages = 0;  // must equal a reservation; fragment_pages_of(table)
-  // First slab page: the caller fills what names the block; flash fills pages, header_pages,
+  uint32_t pages = 0;  // must equal a reservation; fragment_pages_of(table, block, position)
+  // First slab page: the caller fills what names the fragment; flash fills pages, header_pages,
   // first_extent_pages, place fields and crc here, and page_offset in the table. Bytes behind the
   // table are zero.
   FragmentHeader* header = nullptr;
@@ -237,9 +238,13 @@ struct FlashOptions {
   bool ack_before_flush_mutant = false;  // for the crash ledger's self-test only; loud at start
 };
 
-// Pages of a fragment with these extents: header, table and every extent padded to pages.
-uint32_t fragment_pages_of(std::span<const ExtentEntry> entries);
-uint32_t fragment_pages_of(const ExtentTable& table);  // raw: stored bytes = decoded bytes
+// Where an extent of the whole table lies: its position in the stripe (FORMAT 4.3).
+uint32_t position_at(const ExtentTable& table, const BlockId& block, uint32_t extent);
+// Pages of the fragment at one position: header, whole table, its extents padded to pages. Raw:
+// stored bytes = decoded bytes.
+uint32_t fragment_pages_of(const ExtentTable& table, const BlockId& block, uint32_t position);
+// Of the largest fragment of any block with this table: of every one while the scheme is 1+0.
+uint32_t fragment_pages_max_of(const ExtentTable& table);
 
 // For the recovery bench: fills a formatted platter or target with sealed segments of 16-page
 // fragments that exist only in checkpoints, `fragments` of them or as many as fit; answers how

@@ -24,6 +24,26 @@ bool all_zero_bytes(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
+// The scheme, the position in it, and the table's division in data and parity.
+Status check_stripe_fields(const FragmentHeader& h) {
+  const Scheme scheme{.k = h.k, .m = h.m};
+  if (!scheme.valid() || h.position >= scheme.width()) {
+    return Status::corrupt("fragment: scheme or position");
+  }
+  const FragmentRole role = h.position < h.k ? FragmentRole::kData : FragmentRole::kParity;
+  if (h.matrix != static_cast<uint16_t>(matrix_of(scheme)) || h.role != static_cast<uint8_t>(role)) {
+    return Status::corrupt("fragment: matrix or role");
+  }
+  if (h.data_extent_count == 0 || h.data_extent_count > h.extent_count) {
+    return Status::corrupt("fragment: data extent count");
+  }
+  const uint32_t parity = h.extent_count - h.data_extent_count;
+  if (h.m == 0 ? parity != 0 : parity == 0 || parity % h.m != 0) {
+    return Status::corrupt("fragment: parity extent count");
+  }
+  return Status::ok_status();
+}
+
 }  // namespace
 
 uint64_t bytes_in(std::span<const iovec> pieces) {
@@ -33,18 +53,44 @@ uint64_t bytes_in(std::span<const iovec> pieces) {
   return sum;
 }
 
-uint32_t fragment_pages_of(std::span<const ExtentEntry> entries) {
-  uint32_t pages = header_pages_of(static_cast<uint32_t>(entries.size()));
-  for (const ExtentEntry& entry : entries)
-    pages += pages_of(entry.stored_bytes);
+uint32_t position_at(const ExtentTable& table, const BlockId& block, uint32_t extent) {
+  if (extent < table.data_count()) {
+    return position_of(extent, block.rank, block.base, table.scheme.k);
+  }
+  return table.scheme.k + (extent - table.data_count()) % table.scheme.m;
+}
+
+uint32_t fragment_pages_of(const ExtentTable& table, const BlockId& block, uint32_t position) {
+  VARVE_ASSERT(position < table.scheme.width(), position);
+  uint32_t pages = header_pages_of(table.count());
+  for (uint32_t e = 0; e < table.count(); ++e) {
+    if (position_at(table, block, e) == position) pages += pages_of(table.bytes_at(e));
+  }
   return pages;
 }
 
-uint32_t fragment_pages_of(const ExtentTable& table) {
-  uint32_t pages = header_pages_of(static_cast<uint32_t>(table.extents.size()));
-  for (const ExtentSpec& extent : table.extents)
-    pages += pages_of(extent.bytes);
-  return pages;
+uint32_t fragment_pages_max_of(const ExtentTable& table) {
+  uint32_t pages[kWidthMax] = {};  // by position, but for the rotation, which only permutes them
+  for (uint32_t e = 0; e < table.count(); ++e) {
+    const uint32_t at = e < table.data_count()
+                            ? e % table.scheme.k
+                            : table.scheme.k + (e - table.data_count()) % table.scheme.m;
+    pages[at] += pages_of(table.bytes_at(e));
+  }
+  return header_pages_of(table.count()) + *std::max_element(std::begin(pages), std::end(pages));
+}
+
+uint32_t position_at(const FragmentHeader& header, uint32_t extent) {
+  if (extent < header.data_extent_count) {
+    return position_of(extent, header.rank, header.base, header.k);
+  }
+  return header.k + (extent - header.data_extent_count) % header.m;
+}
+
+uint32_t first_held(const FragmentHeader& header, uint32_t from) {
+  while (from < header.extent_count && position_at(header, from) != header.position)
+    ++from;
+  return from;
 }
 
 ExtentEntry table_entry(std::span<const iovec> header_pages, uint32_t i) {
@@ -77,19 +123,26 @@ uint32_t header_crc(std::span<const iovec> header_pages, const FragmentHeader& h
 }
 
 void lay_out(std::span<const iovec> header_pages, FragmentHeader& header) {
+  VARVE_ASSERT(check_stripe_fields(header).ok());
   VARVE_ASSERT(header.extent_count >= 1 && header.extent_count <= kExtentsMax, header.extent_count);
   header.header_pages = header_pages_of(header.extent_count);
   VARVE_ASSERT(bytes_in(header_pages) == bytes_of(header.header_pages));
-  uint32_t page = header.header_pages;
+  uint32_t page[kWidthMax];
+  std::fill(std::begin(page), std::end(page), header.header_pages);
+  header.first_extent_pages = 0;
   for (uint32_t i = 0; i < header.extent_count; ++i) {
     ExtentEntry entry = table_entry(header_pages, i);
     VARVE_ASSERT(entry.stored_bytes > 0 && entry.stored_bytes <= kExtentBytesMax, i);
-    entry.page_offset = page;
+    const uint32_t position = position_at(header, i);
+    VARVE_ASSERT(position < kWidthMax, position);
+    entry.page_offset = page[position];
     table_entry_set(header_pages, i, entry);
-    if (i == 0) header.first_extent_pages = pages_of(entry.stored_bytes);
-    page += pages_of(entry.stored_bytes);
+    const uint32_t pages = pages_of(entry.stored_bytes);
+    const bool first = page[position] == header.header_pages;
+    if (first && position == header.position) header.first_extent_pages = pages;
+    page[position] += pages;
   }
-  header.pages = page;
+  header.pages = page[header.position];
 }
 
 void seal_header(std::span<const iovec> header_pages, FragmentHeader& header,
@@ -112,7 +165,7 @@ Status check_header_fields(const FragmentHeader& h, const HeaderExpect& expect) 
       h.header_pages != header_pages_of(h.extent_count)) {
     return Status::corrupt("fragment: extent count");
   }
-  if (h.pages <= h.header_pages || h.pages > expect.pages_max) {
+  if (h.pages < h.header_pages || h.pages > expect.pages_max) {
     return Status::corrupt("fragment: pages");
   }
   if (h.rank_count == 0 || h.rank_count > kRanksMax || h.rank >= h.rank_count) {
@@ -121,10 +174,10 @@ Status check_header_fields(const FragmentHeader& h, const HeaderExpect& expect) 
   if (h.attempt.is_none() || h.block_bytes_high != 0 || h.block_bytes_low > kBlockBytesMax) {
     return Status::corrupt("fragment: attempt or block bytes");
   }
-  if (h.role > 1 || h.matrix > 2 || h.k == 0 || h.flags > 1 || !all_zero_bytes(h.reserved)) {
-    return Status::corrupt("fragment: unknown role, matrix, flag or reserved byte");
+  if (h.flags > kFragmentThin || !all_zero_bytes(h.reserved)) {
+    return Status::corrupt("fragment: unknown flag or reserved byte");
   }
-  return Status::ok_status();
+  return check_stripe_fields(h);
 }
 
 Status check_header(std::span<const iovec> header_pages, const HeaderExpect& expect) {
@@ -138,10 +191,14 @@ Status check_header(std::span<const iovec> header_pages, const HeaderExpect& exp
   if (header_crc(header_pages, header, expect.nonce) != header.crc) {
     return Status::corrupt("fragment: header checksum");
   }
-  uint64_t page = header.header_pages;
+  uint64_t page[kWidthMax];
+  std::fill(std::begin(page), std::end(page), uint64_t{header.header_pages});
+  const uint32_t first = first_held(header, 0);
+  uint32_t first_pages = 0;
   for (uint32_t i = 0; i < header.extent_count; ++i) {
     const ExtentEntry entry = table_entry(header_pages, i);
-    if (entry.page_offset != page) return Status::corrupt("fragment: extent offset");
+    uint64_t& next = page[position_at(header, i)];
+    if (entry.page_offset != next) return Status::corrupt("fragment: extent offset");
     if (entry.stored_bytes == 0 || entry.stored_bytes > kExtentBytesMax) {
       return Status::corrupt("fragment: extent size");
     }
@@ -149,12 +206,13 @@ Status check_header(std::span<const iovec> header_pages, const HeaderExpect& exp
         entry.reserved != 0 || entry.decoded_bytes != entry.stored_bytes) {
       return Status::unsupported("fragment: codec, flag or reserved field of an extent");
     }
-    page += pages_of(entry.stored_bytes);
-    if (i == 0 && header.first_extent_pages != pages_of(entry.stored_bytes)) {
-      return Status::corrupt("fragment: first extent");
-    }
+    next += pages_of(entry.stored_bytes);
+    if (i == first) first_pages = pages_of(entry.stored_bytes);
   }
-  if (page != header.pages) return Status::corrupt("fragment: extents and pages differ");
+  if (header.first_extent_pages != first_pages) return Status::corrupt("fragment: first extent");
+  if (page[header.position] != header.pages) {
+    return Status::corrupt("fragment: extents and pages differ");
+  }
   return Status::ok_status();
 }
 
@@ -191,12 +249,12 @@ Status FragmentCheck::begin(ConstByteSpan pages, const HeaderExpect& expect) {
   for (uint32_t i = 0; i < header_.extent_count; ++i)
     table_[i] = table_entry({&piece, 1}, i);
   fed_pages_ = header_.header_pages;
-  extent_ = 0;
-  open_extent();
+  open_extent(0);
   return Status::ok_status();
 }
 
-void FragmentCheck::open_extent() {
+void FragmentCheck::open_extent(uint32_t from) {
+  extent_ = first_held(header_, from);
   fed_bytes_ = 0;
   if (!complete()) digest_.emplace(checksum_seed(block(), extent_, header_.attempt));
 }
@@ -205,8 +263,7 @@ bool FragmentCheck::close_extent() {
   const ExtentEntry& entry = table_[extent_];
   if (digest_->stored_crc() != entry.stored_crc) return false;
   if (digest_->decoded_xxh3() != entry.decoded_xxh3) return false;  // raw: the same bytes
-  ++extent_;
-  open_extent();
+  open_extent(extent_ + 1);
   return true;
 }
 

@@ -22,6 +22,10 @@ struct HeaderExpect {
   uint32_t pages_max = 0;  // left in the segment
 };
 
+// Which of the table's extents this fragment holds, in their order.
+uint32_t position_at(const FragmentHeader& header, uint32_t extent);
+uint32_t first_held(const FragmentHeader& header, uint32_t from);  // extent_count: none any more
+
 uint64_t bytes_in(std::span<const iovec> pieces);
 // Header and table may lie in scattered pages: these walk the pieces.
 ExtentEntry table_entry(std::span<const iovec> header_pages, uint32_t i);
@@ -29,8 +33,8 @@ void table_entry_set(std::span<const iovec> header_pages, uint32_t i, const Exte
 uint32_t header_crc(std::span<const iovec> header_pages, const FragmentHeader& header,
                     uint64_t nonce);
 
-// Fills pages, header_pages, first_extent_pages and page offsets from the stored sizes in the
-// table.
+// Fills pages, header_pages, first_extent_pages, and the page offsets of all extents, each inside
+// its own fragment, from the stored sizes in the table.
 void lay_out(std::span<const iovec> header_pages, FragmentHeader& header);
 // Place fields and crc: the last thing that happens to a header before it goes to the drive.
 void seal_header(std::span<const iovec> header_pages, FragmentHeader& header,
@@ -58,12 +62,12 @@ class FragmentCheck {
   BlockId block() const { return {header_.base, header_.rank}; }
 
  private:
-  void open_extent();
+  void open_extent(uint32_t from);
   bool close_extent();
   FragmentHeader header_;
   std::array<ExtentEntry, kExtentsMax> table_;
   std::optional<ExtentDigest> digest_;
-  uint32_t extent_ = 0;     // being fed
+  uint32_t extent_ = 0;     // held, being fed
   uint32_t fed_bytes_ = 0;  // of its stored bytes
   uint32_t fed_pages_ = 0;  // of the fragment, header included
 };

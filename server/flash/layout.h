@@ -61,7 +61,8 @@ struct Superblock {  // one page; the valid one with the larger write_count coun
   uint32_t boot_generation = 0;   // raised and flushed before the first grant of a start
   uint32_t target_index = 0;      // of this node
   uint32_t generation_count = 0;
-  uint32_t reserved = 0;
+  uint8_t k = 1, m = 0;  // the scheme of every block of this node
+  uint16_t reserved = 0;
   DomainGeneration generations[kDomainsMax];
   std::byte zero[kPageBytes - 128 - 24 * kDomainsMax] = {};
 };
@@ -93,7 +94,7 @@ struct FragmentHeader {
   uint32_t segment_page = 0;  // where this fragment begins in its segment
   uint32_t pages = 0;         // of the whole fragment
   uint32_t header_pages = 0;
-  uint32_t extent_count = 0;
+  uint32_t extent_count = 0;  // of the whole table, data and parity
   BaseId base;
   BaseId parent;  // the previous base id of the prefix; zero = first
   Digest fingerprint;
@@ -106,19 +107,21 @@ struct FragmentHeader {
   uint32_t lineage_generation = 0;
   uint16_t matrix = 0;   // MatrixId
   uint8_t role = 0;      // FragmentRole
-  uint8_t position = 0;  // data position or parity number
+  uint8_t position = 0;  // below k + m; parity from k
   uint8_t k = 1, m = 0;
   uint16_t flags = 0;  // bit 0: thin
   uint32_t block_bytes_low = 0, block_bytes_high = 0;
   uint32_t first_extent_pages = 0;
   uint64_t lineage = 0;  // xxh3 of the lineage text
-  std::byte reserved[48] = {};
+  uint32_t data_extent_count = 0;
+  std::byte reserved[44] = {};
 };
 static_assert(sizeof(FragmentHeader) == 256);
 static_assert(offsetof(FragmentHeader, attempt) == 144);
 static_assert(offsetof(FragmentHeader, first_extent_pages) == 196);
 static_assert(offsetof(FragmentHeader, lineage) == 200);
-static_assert(offsetof(FragmentHeader, reserved) == 208);
+static_assert(offsetof(FragmentHeader, data_extent_count) == 208);
+inline constexpr uint16_t kFragmentThin = 1;  // flags: fewer than k + m fragments were stored
 inline constexpr uint32_t kEntriesInFirstPage = (kPageBytes - 256) / 32;
 inline constexpr uint32_t kEntriesInNextPage = kPageBytes / 32;
 constexpr uint32_t header_pages_of(uint32_t extents) {
@@ -155,8 +158,7 @@ struct CatalogEntry {
   uint16_t page = 0;
   uint16_t pages = 0;
   uint16_t lead_pages = 0;
-  uint8_t rank = 0;
-  uint8_t rank_count = 0;
+  uint16_t which = 0;  // see Which
   uint32_t block_bytes = 0;
   uint32_t domain = 0;
   uint32_t domain_generation = 0;
@@ -164,8 +166,32 @@ struct CatalogEntry {
   uint64_t lineage = 0;
 };
 static_assert(sizeof(CatalogEntry) == 80);
+static_assert(offsetof(CatalogEntry, which) == 54);
 static_assert(offsetof(CatalogEntry, lineage) == 72);
-static_assert(kRanksMax <= 255 && kBlockBytesMax <= 0xFFFFFFFF);
+static_assert(kBlockBytesMax <= 0xFFFFFFFF);
+
+// CatalogEntry::which: which fragment of which block of its base id.
+struct Which {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  uint32_t position = 0;
+  bool thin = false;
+  bool kill = false;  // a KILL record, not a fragment
+  bool operator==(const Which&) const = default;
+};
+static_assert(kRanksMax == 32 && kWidthMax <= 16);  // 5, 5 and 4 bits
+constexpr uint16_t pack(const Which& w) {
+  return static_cast<uint16_t>(w.rank | (w.rank_count - 1) << 5 | w.position << 10 |
+                               (w.thin ? 1u << 14 : 0) | (w.kill ? 1u << 15 : 0));
+}
+constexpr Which unpack(uint16_t which) {
+  return {.rank = which & 31u,
+          .rank_count = (which >> 5 & 31u) + 1,
+          .position = which >> 10 & 15u,
+          .thin = (which >> 14 & 1) != 0,
+          .kill = which >> 15 != 0};
+}
+static_assert(unpack(pack({31, 32, 10, true, false})) == Which{31, 32, 10, true, false});
 
 inline constexpr uint32_t kEntriesPerPage = 51;
 inline constexpr uint32_t kEntriesInTrailer = 50;
@@ -220,17 +246,18 @@ static_assert(sizeof(CheckpointSegment) == 32);
 inline constexpr uint32_t kRowsPerPage = (kPageBytes - sizeof(PagePrefix)) / 32;
 static_assert(kRowsPerPage == 127);
 
-struct KillRecord {  // FORMAT 7.4: written by later versions only
+struct KillRecord {  // FORMAT 7.4
   uint64_t magic = kKillMagic;
   uint32_t version = kFormatVersion;
   uint32_t crc = 0;
   uint64_t segment_sequence = 0;
   uint32_t segment_page = 0;
-  uint32_t rank = ~0u;
+  uint32_t rank = 0;
   BaseId base;
   Attempt attempt;
-  uint32_t domain = 0;
-  uint32_t reserved[3] = {};
+  uint64_t killed_sequence = 0;  // of the segment that holds the fragment
+  uint32_t position = 0;
+  uint32_t reserved = 0;
 };
 static_assert(sizeof(KillRecord) == 96);
 

@@ -97,12 +97,14 @@ Result<TargetGeometry> geometry_of(const Superblock& super) {
 }
 
 Digest geometry_hash(const Superblock& super) {
-  std::byte bytes[24];
+  std::byte bytes[28] = {};
   store(bytes, 0, super.capacity_bytes);
   store(bytes, 8, super.slices);
   store(bytes, 12, super.segment_pages);
   store(bytes, 16, super.segments_per_slice);
   store(bytes, 20, super.checkpoint_pages);
+  store(bytes, 24, super.k);
+  store(bytes, 25, super.m);
   return Sha256().update(bytes).finish();
 }
 

@@ -155,8 +155,11 @@ Status SegmentReader::verify(const Slot& slot) const {
   if (read.header_pages != 0 && read.header_pages != header.header_pages) {
     return Status::corrupt("fragment with another extent count");
   }
-  VARVE_RETURN_IF_ERROR(check_extent(read.runs, bytes_of(header.header_pages), read.block, 0,
-                                     header.attempt, table_entry(read.runs, 0)));
+  const uint32_t first = first_held(header, 0);
+  if (first < header.extent_count) {
+    VARVE_RETURN_IF_ERROR(check_extent(read.runs, bytes_of(header.header_pages), read.block, first,
+                                       header.attempt, table_entry(read.runs, first)));
+  }
   read.attempt = header.attempt;
   return {};
 }

@@ -51,6 +51,8 @@ Result<TargetInfo> format(PageStore& head, PageMemory& memory, const TargetOptio
   super.segment_pages = g.segment_pages;
   super.segments_per_slice = g.segments;
   super.checkpoint_pages = g.checkpoint_pages;
+  super.k = static_cast<uint8_t>(options.geometry.scheme.k);
+  super.m = static_cast<uint8_t>(options.geometry.scheme.m);
   super.geometry_hash = geometry_hash(super);
   super.boot_generation = std::max(1u, options.boot_generation);
   super.target_index = options.index;
@@ -71,6 +73,9 @@ Status check_ours(const PageStore& head, const Superblock& super, const TargetOp
     return Status::invalid("target has another index in this node: restore the order of targets");
   }
   VARVE_TRY(const TargetGeometry g, geometry_of(super));
+  if (Scheme{super.k, super.m} != options.geometry.scheme) {
+    return Status::invalid("target was formatted for another scheme: start with that --scheme");
+  }
   if (options.geometry.slices != 0 && g.slices != options.geometry.slices) {
     return Status::invalid("target was formatted with another number of slices");
   }

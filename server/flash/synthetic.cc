@@ -88,7 +88,7 @@ class SyntheticSlice {
     entry.page = static_cast<uint16_t>(page);
     entry.pages = kFragmentPages;
     entry.lead_pages = 2;
-    entry.rank_count = 1;
+    entry.which = pack({});
     entry.block_bytes = static_cast<uint32_t>(bytes_of(kFragmentPages - 1));
     return entry;
   }

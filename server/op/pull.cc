@@ -260,7 +260,7 @@ TierBlock* PullOp::find_in_dram(Item& item, uint32_t index, std::optional<Locate
 bool PullOp::fits(const flash::Place& place) const {
   const auto extent_count = static_cast<uint32_t>(table_->extents.size());
   const uint32_t lead = flash::header_pages_of(extent_count) + pages_of(extent_bytes(0));
-  return place.lead_pages == lead && place.pages == flash::fragment_pages_of(*table_);
+  return place.lead_pages == lead && place.pages == flash::fragment_pages_max_of(*table_);
 }
 
 // An empty block with pages for its header, its first extent and the one wanted; the lead read is

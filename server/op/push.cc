@@ -126,6 +126,7 @@ void PushOp::fill_header() {
   const uint64_t bytes = format.tables[block.block.rank].block_bytes;
   flash::FragmentHeader header;
   header.extent_count = block.extent_count;
+  header.data_extent_count = grant_.format->tables[block.block.rank].data_count();
   header.base = block.block.base;
   header.parent = grant_.parent;
   header.fingerprint = format.fingerprint;

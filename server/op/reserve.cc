@@ -180,7 +180,7 @@ void reserve_blocks(OpContext& context, ReservePart& part) {
   VARVE_ASSERT(part.begin <= part.end && part.end <= request.count, part.begin, part.end);
   const ExtentTable& table = part.format->tables[part.rank];
   Reserve reserve{.context = context, .part = part, .table = table};
-  reserve.pages = flash::fragment_pages_of(table);
+  reserve.pages = flash::fragment_pages_max_of(table);
   reserve.dram_pages = DramTier::pages_of_block(table);
   for (uint32_t i = part.begin; i < part.end; ++i) {
     const uint16_t position = request.positions[i];

@@ -13,7 +13,7 @@ Status check_block_sizes(const SessionFormat& format, const BlockLimits& limits,
                          std::string* text) {
   VARVE_ASSERT(!format.tables.empty());
   for (size_t rank = 0; rank < format.tables.size(); ++rank) {
-    const uint64_t pages = flash::fragment_pages_of(format.tables[rank]);
+    const uint64_t pages = flash::fragment_pages_max_of(format.tables[rank]);
     const std::string block =
         "a block of rank " + std::to_string(rank) + " needs " + bytes_text(bytes_of(pages));
     if (pages > limits.fragment_pages_max) {

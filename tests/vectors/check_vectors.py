@@ -234,7 +234,9 @@ def flash_structs():
 
     def superblock(crc):
         page = struct.pack("<8sIIQ", b"VRVEVSB1", 1, crc, 7) + target + node
-        page += hashlib.sha256(geometry).digest() + geometry + struct.pack("<IIII", 5, 2, 1, 0)
+        scheme = struct.pack("<BBH", 4, 2, 0)
+        page += hashlib.sha256(geometry + scheme).digest() + geometry
+        page += struct.pack("<III", 5, 2, 1) + scheme
         page += struct.pack("<IIQII", 3, 4, 0, 0, 0)
         return page.ljust(PAGE, b"\0")
 
@@ -248,14 +250,15 @@ def flash_structs():
         head = struct.pack("<8sIIQIIII", b"VRVEFRG1", 1, crc, 9, 17, 3, 1, 1)
         head += base + bytes(range(64, 96)) + bytes(range(96, 128))
         head += struct.pack("<II", 1, 2) + attempt
-        head += struct.pack("<QIIIHBBBBHIIIQ", 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 5000, 0, 2, 0x1112)
+        head += struct.pack("<QIIIHBBBBHIIIQI", 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 5000, 0, 2, 0x1112, 1)
         entry = struct.pack("<IIIBBHIIQ", 1, 5000, 5000, 0, 0, 0, 0xAABBCCDD, 0, 0x5566)
         return head.ljust(256, b"\0") + entry
 
     def prefix(crc, index, tag):
         return struct.pack("<IIQ", crc, index, tag)
 
-    row = base + attempt + struct.pack("<HHHBBIIIIQ", 17, 3, 3, 1, 2, 5000, 0, 0, 0, 0x1112)
+    which = 1 | (2 - 1) << 5  # rank 1 of 2, position 0
+    row = base + attempt + struct.pack("<HHHHIIIIQ", 17, 3, 3, which, 5000, 0, 0, 0, 0x1112)
 
     def footer(crc):
         page = prefix(crc, 0, 9) + struct.pack("<8sIIII", b"VRVEFOT1", 1, 1, 6, 1)

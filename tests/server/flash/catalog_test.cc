@@ -18,7 +18,7 @@ CatalogEntry make_entry(uint32_t i) {
   entry.page = static_cast<uint16_t>(1 + 2 * i);
   entry.pages = 2;
   entry.lead_pages = 2;
-  entry.rank_count = 1;
+  entry.which = pack({});
   return entry;
 }
 
@@ -131,16 +131,22 @@ TEST(CatalogEntryCheck, RefusesEveryFieldOutOfBounds) {
   EXPECT_FALSE(check_entry(good, 10, 100));  // overlaps
   EXPECT_FALSE(check_entry(good, 9, 11));    // beyond the segment
   CatalogEntry bad = good;
-  bad.pages = 1;
+  bad.pages = 0;
   EXPECT_FALSE(check_entry(bad, 1, 100));
   bad = good;
   bad.lead_pages = 3;
   EXPECT_FALSE(check_entry(bad, 1, 100));
   bad = good;
-  bad.rank_count = 0;
+  bad.lead_pages = 0;
   EXPECT_FALSE(check_entry(bad, 1, 100));
   bad = good;
-  bad.rank = 1;
+  bad.which = pack({.rank = 1});
+  EXPECT_FALSE(check_entry(bad, 1, 100));
+  bad = good;
+  bad.which = pack({.position = kWidthMax});
+  EXPECT_FALSE(check_entry(bad, 1, 100));
+  bad = good;
+  bad.which = pack({.kill = true});
   EXPECT_FALSE(check_entry(bad, 1, 100));
   bad = good;
   bad.attempt = {};

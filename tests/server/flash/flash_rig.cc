@@ -25,7 +25,9 @@ TestFragment::TestFragment(uint64_t seed, uint32_t extents, uint32_t extent_byte
     entry.stored_bytes = extent_bytes - static_cast<uint32_t>(sizes.below(extent_bytes / 4 + 1));
     entry.decoded_bytes = entry.stored_bytes;
   }
-  pages = fragment_pages_of(table);
+  pages = header_pages;
+  for (const ExtentEntry& entry : table)
+    pages += pages_of(entry.stored_bytes);
   memory = std::make_unique<PageMemory>(pages);
   uint32_t page = header_pages;
   Random bytes(seed * 31 + attempt.counter);
@@ -44,7 +46,7 @@ TestFragment::TestFragment(uint64_t seed, uint32_t extents, uint32_t extent_byte
     page += pages_of(entry.stored_bytes);
   }
   FragmentHeader header;
-  header.extent_count = extents;
+  header.extent_count = header.data_extent_count = extents;
   header.base = block.base;
   header.rank = block.rank;
   header.rank_count = 1;

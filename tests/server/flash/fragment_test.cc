@@ -37,18 +37,57 @@ TEST(Fragment, IsLaidOutWithoutGapsWhateverTheNumberOfExtents) {
   }
 }
 
-TEST(Fragment, PagesOfATableAreThoseOfItsExtents) {
-  TestFragment f = sealed(130, 9000);
-  uint32_t pages = 2;
-  ExtentTable table;
-  for (const ExtentEntry& entry : f.table) {
-    pages += pages_of(entry.stored_bytes);
-    ExtentSpec spec;
-    spec.bytes = entry.stored_bytes;
-    table.extents.push_back(spec);
+// Goal: the fragments of a block hold its whole table between them, each extent once, and the pages
+// that are reserved for each are those that it is laid out with.
+TEST(Fragment, OfEveryPositionHoldsItsExtentsAndNoOthers) {
+  constexpr Scheme kSchemes[] = {{1, 0}, {1, 1}, {2, 1}, {4, 2}, {8, 3}};
+  for (const Scheme& scheme : kSchemes) {
+    for (const uint32_t layers : {1u, 3u, 130u}) {
+      const std::vector<LayerSpec> specs(layers, {LayerKind::kFull, kExtentBytesMin + 9000});
+      const ExtentTable table = ExtentTable::of(specs, scheme).value();
+      const BlockId block{.base = test_block(layers).base, .rank = 3};
+      PageMemory memory(kHeaderPagesMax);
+      const iovec runs = {memory.page(0), bytes_of(header_pages_of(table.count()))};
+      uint32_t held = 0;
+      for (uint32_t position = 0; position < scheme.width(); ++position) {
+        FragmentHeader header;
+        header.extent_count = table.count();
+        header.data_extent_count = table.data_count();
+        header.base = block.base;
+        header.rank = block.rank;
+        header.rank_count = 4;
+        header.attempt = {1, 0, 1};
+        header.k = static_cast<uint8_t>(scheme.k);
+        header.m = static_cast<uint8_t>(scheme.m);
+        header.position = static_cast<uint8_t>(position);
+        header.role = position < scheme.k ? 0 : 1;
+        header.matrix = static_cast<uint16_t>(std::min(scheme.m, 2u));
+        store(memory.span(0, 1), 0, header);
+        for (uint32_t e = 0; e < table.count(); ++e) {
+          ExtentEntry entry;
+          entry.stored_bytes = entry.decoded_bytes = table.bytes_at(e);
+          table_entry_set({&runs, 1}, e, entry);
+        }
+        auto& placed = *reinterpret_cast<FragmentHeader*>(memory.page(0));
+        lay_out({&runs, 1}, placed);
+        seal_header({&runs, 1}, placed, kAt);
+        EXPECT_TRUE(check_header({&runs, 1}, kAt).ok()) << scheme.text() << " " << position;
+        EXPECT_EQ(placed.pages, fragment_pages_of(table, block, position));
+        uint32_t page = placed.header_pages;
+        for (uint32_t e = first_held(placed, 0); e < table.count(); e = first_held(placed, e + 1)) {
+          EXPECT_EQ(position_at(table, block, e), position);
+          EXPECT_EQ(table_entry({&runs, 1}, e).page_offset, page);
+          if (page == placed.header_pages) {
+            EXPECT_EQ(placed.first_extent_pages, pages_of(table.bytes_at(e)));
+          }
+          page += pages_of(table.bytes_at(e));
+          ++held;
+        }
+        EXPECT_EQ(page, placed.pages);
+      }
+      EXPECT_EQ(held, table.count());
+    }
   }
-  EXPECT_EQ(fragment_pages_of(f.table), pages);
-  EXPECT_EQ(fragment_pages_of(table), pages);
 }
 
 TEST(Fragment, AnyFlippedByteOfHeaderOrTableIsFound) {
@@ -93,7 +132,12 @@ TEST(Fragment, WithValidChecksumAndSenselessFieldsIsNone) {
   EXPECT_FALSE(check_with([](auto&, auto& h) { h.role = 2; }).ok());
   EXPECT_FALSE(check_with([](auto&, auto& h) { h.k = 0; }).ok());
   EXPECT_FALSE(check_with([](auto&, auto& h) { h.flags = 2; }).ok());
-  EXPECT_FALSE(check_with([](auto&, auto& h) { h.reserved[47] = std::byte{1}; }).ok());
+  EXPECT_FALSE(check_with([](auto&, auto& h) { h.reserved[43] = std::byte{1}; }).ok());
+  EXPECT_FALSE(check_with([](auto&, auto& h) { h.k = 6; }).ok());  // not offered
+  EXPECT_FALSE(check_with([](auto&, auto& h) { h.m = 1; }).ok());  // without a parity extent
+  EXPECT_FALSE(check_with([](auto&, auto& h) { h.position = 1; }).ok());
+  EXPECT_FALSE(check_with([](auto&, auto& h) { h.data_extent_count = 0; }).ok());
+  EXPECT_FALSE(check_with([](auto&, auto& h) { h.data_extent_count = 3; }).ok());
   EXPECT_FALSE(check_with([](auto&, auto& h) { h.pages += 1; }).ok());
   EXPECT_FALSE(check_with([](auto&, auto& h) { h.block_bytes_high = 1; }).ok());
   EXPECT_FALSE(check_with([](auto&, auto& h) { h.first_extent_pages += 1; }).ok());

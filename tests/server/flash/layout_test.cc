@@ -52,6 +52,8 @@ TEST(Layout, SuperblockIsGolden) {
   super.segment_pages = 256;
   super.segments_per_slice = 13;
   super.checkpoint_pages = 8;
+  super.k = 4;
+  super.m = 2;
   super.geometry_hash = geometry_hash(super);
   super.boot_generation = 5;
   super.target_index = 2;
@@ -77,7 +79,7 @@ TEST(Layout, SegmentHeaderIsGolden) {
 
 FragmentHeader sample(PageMemory& page) {
   FragmentHeader header;
-  header.extent_count = 1;
+  header.extent_count = header.data_extent_count = 1;
   count_from(header.base.bytes, 32);
   count_from(header.parent.bytes, 64);
   count_from(header.fingerprint.bytes, 96);

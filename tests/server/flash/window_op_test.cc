@@ -89,7 +89,7 @@ struct World {
       entry.attempt = {1, 0, i + 1};
       entry.page = static_cast<uint16_t>(1 + 2 * i);
       entry.pages = entry.lead_pages = 2;
-      entry.rank_count = 1;
+      entry.which = pack({});
       image.add(entry);
     }
     FooterTrailer trailer;
