@@ -1,25 +1,25 @@
-// placement: a mix of the id's first word gives the slice, a mix of its second word with each
-// target's key gives the order of targets. Different words, so the two are independent (P2).
+// placement: a mix of the id's first word gives the slice, of its second (with each target's key)
+// the order of targets, of its third the group, of its fourth the rotation. An id is a SHA-256, so
+// different words make the four independent (P2).
 #include "common/placement/placement.h"
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 
+#include "common/placement/cost.h"
+
 namespace varve {
 
 namespace {
 
-// The finalizer of splitmix64: every input bit reaches every output bit.
-constexpr uint64_t mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
-}
-
 // Whole numbers of digits of pi: keep zero words from mixing to zero.
 constexpr uint64_t kSliceSalt = 0x243F6A8885A308D3ull;
 constexpr uint64_t kTargetSalt = 0x13198A2E03707344ull;
+constexpr uint64_t kGroupSalt = 0x3F84D5B5B5470917ull;
+constexpr uint64_t kRotationSalt = 0x9216D5D98979FB1Bull;
+
+static_assert(std::has_single_bit(kPlacementGroups));
 
 }  // namespace
 
@@ -41,6 +41,21 @@ void target_order(const BaseId& id, std::span<const uint64_t> target_keys,
   std::sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) {
     return score[a] != score[b] ? score[a] > score[b] : a < b;
   });
+}
+
+uint32_t group_of(const BaseId& id) {
+  const uint64_t word = mix(load<uint64_t>(id.bytes, 16) ^ kGroupSalt);
+  return static_cast<uint32_t>(word % kPlacementGroups);
+}
+
+uint32_t rotation_of(const BaseId& id, uint32_t k) {
+  VARVE_ASSERT(k >= 1 && k <= kStripeWidthMax, k);
+  return static_cast<uint32_t>(mix(load<uint64_t>(id.bytes, 24) ^ kRotationSalt) % k);
+}
+
+uint32_t position_of(uint32_t extent, uint32_t rank, const BaseId& id, uint32_t k) {
+  VARVE_ASSERT(k >= 1 && k <= kStripeWidthMax, k);
+  return static_cast<uint32_t>((uint64_t{extent} + rank + rotation_of(id, k)) % k);
 }
 
 }  // namespace varve

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Recomputes every golden vector of model and flash from docs/FORMAT.md sections 2 to 7 alone.
+"""Recomputes every golden vector of model, flash and placement from docs/FORMAT.md alone.
 
 Shares no code with the product: hashlib for SHA-256, CRC32C and XXH3-64 (inputs of 17 to 128 bytes)
 in plain Python. Exit status 0 when all vectors hold; the first line that does not is printed.
 """
 
+import decimal
+import fractions
 import hashlib
 import pathlib
 import struct
@@ -217,6 +219,156 @@ def stripes(table, k):
     return [f"{first},{count},{size}" for first, count, size, _ in out]
 
 
+def mix(z):
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & M64
+    return z ^ z >> 31
+
+
+LEVELS = ["drive", "node", "rack", "zone"]
+DOMAIN_SALTS = [0x452821E638D01377, 0xBE5466CF34E90C6C, 0xC0AC29B7C97C50DD, 0x3F84D5B5B5470917]
+
+
+def log_table():
+    """FORMAT 10.3: round(2^32 * log2(1 + i/256)), with 50 digits."""
+    with decimal.localcontext() as context:
+        context.prec = 50
+        two = decimal.Decimal(2)
+        logs = [(1 + decimal.Decimal(i) / 256).ln() / two.ln() for i in range(257)]
+        return [int((log * 2**32).to_integral_value(decimal.ROUND_HALF_UP)) for log in logs]
+
+
+LOG_TABLE = log_table()
+
+
+def minus_log2(x):
+    x = max(x, 1)
+    zeros = 64 - x.bit_length()
+    f = x << zeros + 1 & M64
+    s, p = f >> 56, f >> 24 & 0xFFFFFFFF
+    return (zeros + 1 << 32) - (LOG_TABLE[s] + ((LOG_TABLE[s + 1] - LOG_TABLE[s]) * p >> 32))
+
+
+def cost(x, weight):
+    return fractions.Fraction(minus_log2(x), weight), M64 - x
+
+
+def position_word(group, position):
+    return mix((group << 32 | position) ^ 0x082EFA98EC4E6C89)
+
+
+def domain_word(target, level):
+    domain = target[("key", "node", "rack", "zone")[level]]
+    return mix(domain ^ DOMAIN_SALTS[level])
+
+
+def place_homes(group, level, targets, positions, home):
+    """FORMAT 10.4 steps 2 to 5."""
+    group_word = mix(group ^ 0xA4093822299F31D0)
+    domains = {}
+    for target in targets:
+        domains.setdefault(domain_word(target, level), []).append(target)
+
+    def cost_of(word):
+        return min(cost(mix(group_word ^ domain_word(t, 0) ^ 0x13198A2E03707344), t["weight"])
+                   for t in domains[word])
+
+    got = {word: [] for word in domains}
+    room = max(level - 1, 0)
+    while positions:
+        free = [word for word in domains if not got[word] or
+                len(got[word]) < len({domain_word(t, room) for t in domains[word]})]
+        if not free:
+            room -= 1
+            continue
+        rest = []
+        taken = set()
+        for i, position in enumerate(positions):
+            own = [w for w in free if mix(group_word ^ w) % len(positions) == i]
+            if own:
+                word = min(own, key=cost_of)
+                got[word].append(position)
+                taken.add(word)
+            else:
+                rest.append(position)
+        free = [word for word in free if word not in taken]
+        while rest and free:
+            _, i, word = max((mix(position_word(group, i) ^ word), -i, word)
+                             for i in rest for word in free)
+            got[word].append(-i)
+            rest.remove(-i)
+            free.remove(word)
+        positions = rest
+    for word, its in got.items():
+        if level == 0 and its:
+            home[its[0]] = domains[word][0]
+        elif its:
+            place_homes(group, level - 1, domains[word], sorted(its), home)
+
+
+def place_stripe(spread, targets, group, width):
+    """FORMAT 10.4: (home, target) by position."""
+    home = [None] * width
+    place_homes(group, spread, targets, list(range(min(width, len(targets)))), home)
+    now = [t if t and t["state"] == "usable" else None for t in home]
+
+    def crowd(target):
+        levels = range(spread, 0, -1)
+        counts = [sum(1 for t in now if t and domain_word(t, level) == domain_word(target, level))
+                  for level in levels]
+        return sum(1 for count in counts if count > 0), counts
+
+    for i in range(width):
+        free = [t for t in targets if t["state"] == "usable" and t not in now]
+        if home[i] and not now[i] and free:
+            word = position_word(group, i)
+            now[i] = min(free, key=lambda t: (crowd(t), cost(mix(word ^ domain_word(t, 0)),
+                                                             t["weight"])))
+    return home, now
+
+
+def thin_place(now, k):
+    now = list(now)
+    for i in range(k):
+        parity = [j for j in range(k, len(now)) if now[j]]
+        if not now[i] and parity:
+            now[i], now[parity[-1]] = now[parity[-1]], None
+    return now
+
+
+def place_text(targets, places):
+    return " ".join("-" if t is None else str(targets.index(t)) for t in places)
+
+
+def placement(group):
+    """The lines that FORMAT 10 computes for one record of placement_1.txt."""
+    if "x" in group:
+        yield "log", str(minus_log2(int(one(group, "x"), 16)))
+    elif "base_id" in group:
+        words = struct.unpack("<4Q", bytes.fromhex(one(group, "base_id")))
+        slices = mix(words[0] ^ 0x243F6A8885A308D3)
+        yield "slices_1_16_64", " ".join(str(slices % count) for count in (1, 16, 64))
+        yield "group", str(mix(words[2] ^ 0x3F84D5B5B5470917) % 4096)
+        turn = mix(words[3] ^ 0x9216D5D98979FB1B)
+        yield "rotation_k_1_to_16", " ".join(str(turn % k) for k in range(1, 17))
+        yield "positions_extents_0_to_5_rank_3_k_5", " ".join(
+            str((extent + 3 + turn % 5) % 5) for extent in range(6))
+    else:
+        names = ("key", "weight", "node", "rack", "zone", "state")
+        targets = [dict(zip(names, [int(v, 16 if i == 0 else 10) for i, v in enumerate(line[:5])]
+                            + line[5:])) for line in map(str.split, group["target"])]
+        spread, k = LEVELS.index(one(group, "spread")), int(one(group, "k"))
+        for number in map(int, one(group, "groups").split()):
+            home, now = place_stripe(spread, targets, number, k + int(one(group, "m")))
+            held = [t for t in now if t]
+            most = [max([0] + [[domain_word(t, level) for t in held].count(domain_word(u, level))
+                               for u in held]) for level in range(4)]
+            level = max(level for level in range(spread + 1) if most[level] <= 1)
+            yield "place", (f"{place_text(targets, home)} | {place_text(targets, now)} | "
+                            f"{place_text(targets, thin_place(now, k))} | "
+                            f"{len(held)} {LEVELS[level]} {most[spread]}")
+
+
 CHECKED = 0
 
 
@@ -306,6 +458,12 @@ def main():
         expect(where, "refused" if refused else " ".join(table), one(group, "extents"))
         cut = stripes(table, int(one(group, "k")))
         expect(where, "refused" if refused else " ".join(cut), one(group, "stripes"))
+    for group in records("placement_1.txt"):
+        made = {}
+        for key, value in placement(group):
+            made.setdefault(key, []).append(value)
+        for key, values in made.items():
+            expect(f"placement_1.txt {one(group, 'case')} {key}", values, group[key])
     if CHECKED < 100:
         sys.exit(f"only {CHECKED} vectors found")
     print(f"{CHECKED} vectors hold")

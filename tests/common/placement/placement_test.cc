@@ -1,12 +1,19 @@
-// Goal: P1 and P2, even shares, and golden values so that no release moves data by accident.
-// Method: 20,000 seeded ids; counts against bounds of several standard deviations.
+// Goal: P1 (of target_order) and P2, even shares of slices, groups, rotations and positions, and
+// golden values so that no release moves data by accident.
+// Method: 20,000 seeded ids, counts against bounds of several standard deviations; vectors that
+// check_vectors.py recomputes independently.
 #include "common/placement/placement.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <set>
+#include <sstream>
 #include <vector>
+
+#include "tests/common/model/vector_file.h"
 
 namespace varve {
 namespace {
@@ -142,6 +149,130 @@ TEST(TargetOrder, TakesNoTargetsAndEqualKeys) {
   std::array<uint8_t, 3> order;
   target_order({}, same, order);
   EXPECT_EQ(order, (std::array<uint8_t, 3>{0, 1, 2}));
+}
+
+TEST(GroupOf, UsesEveryGroupEvenly) {
+  std::vector<uint32_t> count(kPlacementGroups);
+  for (const BaseId& id : ids())
+    ++count.at(group_of(id));
+  double chi_square = 0;
+  const double expected = static_cast<double>(kIds) / kPlacementGroups;
+  for (uint32_t n : count)
+    chi_square += (n - expected) * (n - expected) / expected;
+  // 4095 degrees of freedom, a standard deviation of 90.5: four of them.
+  EXPECT_NEAR(chi_square, kPlacementGroups - 1, 362);
+}
+
+TEST(RotationOf, IsEvenForEveryK) {
+  const std::vector<BaseId> all = ids();
+  for (uint32_t k = 1; k <= kStripeWidthMax; ++k) {
+    std::vector<uint32_t> count(k);
+    for (const BaseId& id : all)
+      ++count.at(rotation_of(id, k));
+    const double share = static_cast<double>(kIds) / k;
+    for (uint32_t n : count)
+      EXPECT_NEAR(n, share, 4.5 * std::sqrt(share)) << k;
+  }
+}
+
+TEST(PositionOf, ConsecutiveExtentsOfAStripeGroupAreOnDistinctPositions) {
+  Random random(23);
+  for (const BaseId& id : ids()) {
+    const auto k = static_cast<uint32_t>(random.between(1, kStripeWidthMax));
+    const auto first = static_cast<uint32_t>(random.below(504));
+    const auto rank = static_cast<uint32_t>(random.below(kRanksMax));
+    std::set<uint32_t> seen;
+    for (uint32_t i = 0; i < k; ++i)
+      ASSERT_TRUE(seen.insert(position_of(first + i, rank, id, k)).second);
+    ASSERT_LT(*seen.rbegin(), k);
+    // Expect: so are one extent's ranks, which are pulled at the same time.
+    ASSERT_EQ(position_of(first + 1, rank, id, k), position_of(first, rank + 1, id, k));
+  }
+}
+
+TEST(PositionOf, UsesEveryPositionEvenlyWhateverTheLengthOfTheTable) {
+  const std::vector<BaseId> all = ids();
+  for (uint32_t k : {2u, 3u, 4u, 5u, 8u}) {
+    for (uint32_t extents : {1u, 3u, 61u}) {  // the last stripe group is short
+      std::vector<uint32_t> count(k);
+      for (const BaseId& id : all) {
+        for (uint32_t e = 0; e < extents; ++e)
+          ++count[position_of(e, 2, id, k)];
+      }
+      // A block's own unevenness is at most one extent; over ids it is a draw of the rotation.
+      const double share = static_cast<double>(kIds) * extents / k;
+      for (uint32_t n : count)
+        EXPECT_NEAR(n, share, 5 * std::sqrt(static_cast<double>(kIds))) << k << " " << extents;
+    }
+  }
+}
+
+// 16 x 16 cells of 78 ids: 225 degrees of freedom, a standard deviation of 21.
+template <class A, class B>
+void expect_independent(A a, B b) {
+  std::array<std::array<double, 16>, 16> count{};
+  for (const BaseId& id : ids())
+    count.at(a(id)).at(b(id)) += 1;
+  double chi_square = 0;
+  for (const auto& row : count) {
+    for (double n : row)
+      chi_square += (n - kIds / 256.0) * (n - kIds / 256.0) / (kIds / 256.0);
+  }
+  EXPECT_NEAR(chi_square, 255, 5 * std::sqrt(2 * 255.0));
+}
+
+TEST(Placement, GroupSliceRotationAndOrderAreIndependent) {  // P2
+  const std::vector<uint64_t> targets = keys(16);
+  const auto slice = [](const BaseId& id) { return slice_of(id, 16); };
+  const auto group_low = [](const BaseId& id) { return group_of(id) % 16; };
+  const auto group_high = [](const BaseId& id) { return group_of(id) / 256; };
+  const auto rotation = [](const BaseId& id) { return rotation_of(id, 16); };
+  const auto order = [&](const BaseId& id) { return best(id, targets); };
+  expect_independent(slice, group_low);
+  expect_independent(slice, group_high);
+  expect_independent(slice, rotation);
+  expect_independent(group_low, rotation);
+  expect_independent(group_high, rotation);
+  expect_independent(order, rotation);
+  expect_independent(order, group_low);
+  expect_independent(group_low, group_high);
+}
+
+TEST(Placement, IdsWithOneWordInCommonDifferInTheOthers) {  // P2: which word each one reads
+  BaseId zero;
+  for (size_t word = 0; word < 4; ++word) {
+    bool slice = false, group = false, rotation = false;
+    for (uint64_t value = 1; value < 64; ++value) {
+      BaseId id;
+      store(id.bytes, 8 * word, value);
+      slice |= slice_of(id, 64) != slice_of(zero, 64);
+      group |= group_of(id) != group_of(zero);
+      rotation |= rotation_of(id, 8) != rotation_of(zero, 8);
+    }
+    EXPECT_EQ(slice, word == 0);
+    EXPECT_EQ(group, word == 2);
+    EXPECT_EQ(rotation, word == 3);
+  }
+}
+
+TEST(Placement, EqualsTheGoldenVectors) {
+  uint32_t checked = 0;
+  for (const vectors::Record& r : vectors::read("tests/vectors/placement_1.txt")) {
+    if (!r.has("base_id")) continue;
+    ++checked;
+    const BaseId id = r.digest("base_id");
+    std::ostringstream slices, rotations, positions;
+    slices << slice_of(id, 1) << ' ' << slice_of(id, 16) << ' ' << slice_of(id, 64);
+    for (uint32_t k = 1; k <= 16; ++k)
+      rotations << (k > 1 ? " " : "") << rotation_of(id, k);
+    for (uint32_t extent = 0; extent < 6; ++extent)
+      positions << (extent > 0 ? " " : "") << position_of(extent, 3, id, 5);
+    EXPECT_EQ(slices.str(), r.text("slices_1_16_64"));
+    EXPECT_EQ(group_of(id), r.number("group"));
+    EXPECT_EQ(rotations.str(), r.text("rotation_k_1_to_16"));
+    EXPECT_EQ(positions.str(), r.text("positions_extents_0_to_5_rank_3_k_5"));
+  }
+  EXPECT_GE(checked, 8u);
 }
 
 }  // namespace
