@@ -1,10 +1,11 @@
 # The table of rooms, bottom to top. DEPS are exactly the rooms whose door a room may include;
 # nothing is inherited. CMake builds from this table and tools/tidy.py fails on every other edge.
-# LIBS are the third-party libraries that the room, and no other, names. DOORS are public headers
-# besides the one named after the room; DOUBLES lets the room's tests use tests/doubles.
+# LIBS are the third-party libraries that the room, and no other, names; of ISA-L base has the
+# checksums, erasure the coding. DOORS are public headers besides the one named after the room;
+# DOUBLES lets the room's tests use tests/doubles.
 
 set(kCommon common/base common/metrics common/model common/time common/reactor common/device
-            common/fabric common/placement common/wire common/env)
+            common/fabric common/erasure common/placement common/wire common/env)
 
 varve_room(common/base LIBS spdlog::spdlog crypto isal xxhash)
 varve_room(common/metrics DEPS common/base)
@@ -16,6 +17,7 @@ varve_room(common/device DEPS common/base common/metrics common/time common/reac
            DOORS fault_device.h DOUBLES)
 varve_room(common/fabric DEPS common/base common/metrics common/time common/reactor
            DOORS address.h DOUBLES)
+varve_room(common/erasure DEPS common/base common/model LIBS isal)
 varve_room(common/placement DEPS common/base common/model)
 varve_room(common/wire DEPS common/base common/model common/fabric)
 varve_room(common/env DEPS common/base common/metrics common/time common/reactor common/device

@@ -73,7 +73,7 @@ BANNED_EVERYWHERE = [
 LIBRARY_HEADERS = [
     (r"spdlog/", ("common/base/",)),
     (r"openssl/", ("common/base/",)),
-    (r"isa-l(?:/|\.h)", ("common/base/",)),
+    (r"isa-l(?:/|\.h)", ("common/base/", "common/erasure/")),
     (r"xxh\w*\.h", ("common/base/",)),
     (r"liburing", ("common/reactor/",)),
     (r"CLI/", ("server/config/",)),

@@ -1,21 +1,16 @@
-// The offered schemes, as a list: what is not on it is refused, so that every loss pattern of what
-// is can be tested.
+// Schemes are a closed list: what is not in it was never tested, so it is refused by name.
 #include "common/model/scheme.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace varve {
 
-namespace {
+static_assert(std::all_of(kSchemes.begin(), kSchemes.end(), [](Scheme s) {
+  return s.k >= 1 && s.k <= kDataMax && s.m <= kParityMax;
+}));
 
-constexpr Scheme kOffered[] = {{1, 0}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {4, 2}, {5, 2}, {8, 3}};
-static_assert(8 + 3 == kWidthMax);
-
-}  // namespace
-
-bool Scheme::is_offered() const {
-  return std::find(std::begin(kOffered), std::end(kOffered), *this) != std::end(kOffered);
+bool Scheme::valid() const {
+  return std::find(kSchemes.begin(), kSchemes.end(), *this) != kSchemes.end();
 }
 
 std::string Scheme::text() const {
@@ -23,10 +18,16 @@ std::string Scheme::text() const {
 }
 
 Result<Scheme> Scheme::parse(std::string_view text) {
-  for (const Scheme& scheme : kOffered) {
-    if (scheme.text() == text) return scheme;
+  for (const Scheme scheme : kSchemes) {
+    if (text == scheme.text()) return scheme;
   }
-  return Status::invalid("scheme: not one of 1+0 1+1 2+1 3+1 4+1 4+2 5+2 8+3");
+  return Status::invalid("scheme: must be 1+0, 1+1, 2+1, 3+1, 4+1, 4+2, 5+2 or 8+3");
+}
+
+Matrix matrix_of(Scheme scheme) {
+  VARVE_ASSERT(scheme.valid(), scheme.k, scheme.m);
+  if (scheme.m == 0) return Matrix::kNone;
+  return scheme.m == 1 ? Matrix::kXor : Matrix::kCauchy;
 }
 
 }  // namespace varve

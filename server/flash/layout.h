@@ -32,7 +32,6 @@ inline constexpr uint32_t kSegmentsMax = 65535;
 inline constexpr uint64_t kSequenceMax = 1ull << 62;
 inline constexpr uint32_t kSegmentFragmentsMax = 8192;  // bounds the footer to 161 pages
 
-enum class MatrixId : uint16_t { kNone = 0, kXor = 1, kCauchyIsaL = 2 };
 enum class FragmentRole : uint8_t { kData = 0, kParity = 1 };
 
 struct DomainGeneration {  // current generations: older headers are refused at recovery (I10)
@@ -105,7 +104,7 @@ struct FragmentHeader {
   uint32_t domain = 0;
   uint32_t domain_generation = 0;
   uint32_t lineage_generation = 0;
-  uint16_t matrix = 0;   // MatrixId
+  uint16_t matrix = 0;   // Matrix
   uint8_t role = 0;      // FragmentRole
   uint8_t position = 0;  // below k + m; parity from k
   uint8_t k = 1, m = 0;
