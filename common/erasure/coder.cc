@@ -29,7 +29,8 @@ constexpr bool has(Positions positions, uint32_t position) {
 // Row p, k coefficients wide, makes position p of the data: the unit matrix above the parity rows.
 Generator generator_of(Scheme scheme) {
   Generator rows{};
-  gf_gen_cauchy1_matrix(rows.data(), static_cast<int>(scheme.width()), scheme.k);
+  gf_gen_cauchy1_matrix(rows.data(), static_cast<int>(scheme.width()),
+                         static_cast<int>(scheme.k));
   if (matrix_of(scheme) == Matrix::kXor) {
     std::fill_n(rows.begin() + scheme.k * scheme.k, scheme.k, static_cast<unsigned char>(1));
   }
@@ -67,18 +68,18 @@ Result<Coder> Coder::rebuild(Scheme scheme, Loss loss) {
   VARVE_ASSERT(scheme.valid(), scheme.k, scheme.m);
   VARVE_ASSERT((loss.present & loss.wanted) == 0, loss.present, loss.wanted);
   VARVE_ASSERT((loss.present | loss.wanted) <= first_positions(scheme.width()), loss.wanted);
-  if (std::popcount(loss.present) < scheme.k) {
+  if (static_cast<uint32_t>(std::popcount(loss.present)) < scheme.k) {
     return Status::unavailable("erasure: fewer extents of a stripe are left than it takes");
   }
-  while (std::popcount(loss.present) > scheme.k)
+  while (static_cast<uint32_t>(std::popcount(loss.present)) > scheme.k)
     loss.present ^= std::bit_floor(loss.present);
   return Coder(scheme, loss);
 }
 
 Coder::Coder(Scheme scheme, Loss loss) {
   VARVE_ASSERT(scheme.valid(), scheme.k, scheme.m);
-  VARVE_ASSERT(std::popcount(loss.present) == scheme.k, loss.present);
-  VARVE_ASSERT(std::popcount(loss.wanted) <= scheme.m, loss.wanted);
+  VARVE_ASSERT(static_cast<uint32_t>(std::popcount(loss.present)) == scheme.k, loss.present);
+  VARVE_ASSERT(static_cast<uint32_t>(std::popcount(loss.wanted)) <= scheme.m, loss.wanted);
   for (uint8_t p = 0; p < scheme.width(); ++p) {
     if (has(loss.present, p)) sources_[source_count_++] = p;
     if (has(loss.wanted, p)) outputs_[output_count_++] = p;
