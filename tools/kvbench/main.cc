@@ -1,7 +1,8 @@
 // varve_bench: the bars of the benchmark, one line each, beside what shaped them.
 //
-//   varve_bench [--only NAME]... [--quick] [--rounds N] [--lanes N] [--dir FOLDER] [--json FILE]
+//   varve_bench [NAME]... [--quick] [--rounds N] [--lanes N] [--dir FOLDER] [--json FILE]
 //
+// NAME is a bar or `ec`, all those of erasure coding; also as --only NAME. None: all bars.
 // Exit 0: every bar has a number, ok or short; 1: a bar was refused; 2: wrong use.
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "tools/kvbench/bar.h"
 #include "tools/kvbench/declaration.h"
+#include "tools/kvbench/ec_bars.h"
 #include "tools/kvbench/index_bars.h"
 #include "tools/kvbench/pull_bars.h"
 #include "tools/kvbench/recovery_bar.h"
@@ -17,6 +19,11 @@
 namespace {
 
 using varve::kvbench::Bar;
+
+const std::vector<std::string> kBars = {
+    "tcp_dram_pull", "flash_pull",    "match",        "index_bytes_per_fragment",
+    "recovery",      "ec_encode_4+2", "ec_fused_4+2", "ec_decode_4+2"};
+const std::string kCodingGroup = "ec";  // every bar whose name begins with it and "_"
 
 struct Options {
   std::vector<std::string> only;
@@ -55,26 +62,44 @@ Bar run_bar(const std::string& name, const Options& options) {
   Bar bar;
   varve::kvbench::IndexBarOptions index;
   varve::kvbench::RecoveryBarOptions recovery;
+  varve::kvbench::EcBarOptions ec;
   recovery.folder = folder;
   if (options.quick) {
     index.rounds = 3;
     recovery.fragments = 200000;
     recovery.rounds = 3;
+    ec.data_bytes = 96 * varve::kMiB;
+    ec.rounds = 3;
   }
-  if (options.rounds > 0) index.rounds = recovery.rounds = options.rounds;
+  if (options.rounds > 0) index.rounds = recovery.rounds = ec.rounds = options.rounds;
   if (name == "tcp_dram_pull") bar = tcp_dram_pull_bar(pull_options(options, folder));
   if (name == "flash_pull") bar = flash_pull_bar(pull_options(options, folder));
   if (name == "match") bar = match_bar(index);
   if (name == "index_bytes_per_fragment") bar = index_bytes_bar(index);
   if (name == "recovery") bar = recovery_bar(recovery);
+  if (name == "ec_encode_4+2") bar = ec_encode_bar(ec);
+  if (name == "ec_fused_4+2") bar = ec_fused_bar(ec);
+  if (name == "ec_decode_4+2") bar = ec_decode_bar(ec);
   std::filesystem::remove_all(folder);
   return bar;
 }
 
+// The bars that were asked for: a group stands for its bars, nothing for all of them.
+std::vector<std::string> bars_of(const std::vector<std::string>& asked) {
+  if (asked.empty()) return kBars;
+  std::vector<std::string> names;
+  for (const std::string& name : asked) {
+    for (const std::string& bar : kBars) {
+      if (bar == name || (name == kCodingGroup && bar.starts_with(name + "_"))) {
+        names.push_back(bar);
+      }
+    }
+  }
+  return names;
+}
+
 int run(Options options) {
-  const std::vector<std::string> all = {"tcp_dram_pull", "flash_pull", "match",
-                                        "index_bytes_per_fragment", "recovery"};
-  if (options.only.empty()) options.only = all;
+  options.only = bars_of(options.only);
   if (options.folder.empty()) {
     options.folder = own_path().substr(0, own_path().rfind('/')) + "/../bench-data";
   }
@@ -109,9 +134,10 @@ int run(Options options) {
 int main(int argc, char** argv) {
   CLI::App app{"Measures Varve's targets: ratios against ceilings of the same run."};
   Options options;
-  app.add_option("--only", options.only, "this bar only; may be repeated")
-      ->check(CLI::IsMember(
-          {"tcp_dram_pull", "flash_pull", "match", "index_bytes_per_fragment", "recovery"}));
+  std::vector<std::string> names = kBars;
+  names.push_back(kCodingGroup);
+  app.add_option("name,--only", options.only, "these bars only; ec: all of erasure coding")
+      ->check(CLI::IsMember(names));
   app.add_flag("--quick", options.quick, "smaller sets, fewer rounds: a smoke test");
   app.add_option("--rounds", options.rounds, "of every bar")
       ->check(CLI::Range(1u, varve::kvbench::kRoundsMax));
