@@ -29,8 +29,7 @@ constexpr bool has(Positions positions, uint32_t position) {
 // Row p, k coefficients wide, makes position p of the data: the unit matrix above the parity rows.
 Generator generator_of(Scheme scheme) {
   Generator rows{};
-  gf_gen_cauchy1_matrix(rows.data(), static_cast<int>(scheme.width()),
-                         static_cast<int>(scheme.k));
+  gf_gen_cauchy1_matrix(rows.data(), static_cast<int>(scheme.width()), static_cast<int>(scheme.k));
   if (matrix_of(scheme) == Matrix::kXor) {
     std::fill_n(rows.begin() + scheme.k * scheme.k, scheme.k, static_cast<unsigned char>(1));
   }

@@ -37,7 +37,7 @@ namespace varve::flash {
 struct Geometry {       // fixed when a target is formatted; hashed into the superblock
   uint32_t slices = 0;  // 0 = chosen from the capacity (FORMAT 5.1): 1 .. 16; else a power of two
   uint32_t segment_pages = 0;  // 0 = chosen from the capacity (FORMAT 5.1): 4 MiB .. 256 MiB
-  Scheme scheme;
+  Scheme scheme = {};
 };
 
 // What main learns about one target before the shards start.

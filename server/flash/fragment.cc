@@ -31,7 +31,8 @@ Status check_stripe_fields(const FragmentHeader& h) {
     return Status::corrupt("fragment: scheme or position");
   }
   const FragmentRole role = h.position < h.k ? FragmentRole::kData : FragmentRole::kParity;
-  if (h.matrix != static_cast<uint16_t>(matrix_of(scheme)) || h.role != static_cast<uint8_t>(role)) {
+  if (h.matrix != static_cast<uint16_t>(matrix_of(scheme)) ||
+      h.role != static_cast<uint8_t>(role)) {
     return Status::corrupt("fragment: matrix or role");
   }
   if (h.data_extent_count == 0 || h.data_extent_count > h.extent_count) {

@@ -123,7 +123,7 @@ void expect_every_loss_rebuilt(Scheme scheme, const std::vector<size_t>& sizes, 
   const Positions hollow = hollow_positions(scheme, static_cast<uint32_t>(sizes.size()));
   const auto all = static_cast<Positions>(bit(scheme.width()) - 1);
   for (uint32_t lost = 1; lost <= all; ++lost) {
-    if ((lost & hollow) != 0 || std::popcount(lost) > scheme.m) continue;
+    if ((lost & hollow) != 0 || static_cast<uint32_t>(std::popcount(lost)) > scheme.m) continue;
     const auto present = static_cast<Positions>(all & ~lost);
     for (uint32_t wanted = lost; wanted != 0; wanted = (wanted - 1) & lost) {
       expect_rebuilt(scheme, extents, {present, static_cast<Positions>(wanted)},
@@ -150,7 +150,7 @@ TEST(Coder, WhichKOfTheExtentsAreReadIsTheCallersChoice) {
     const std::vector<Bytes> extents =
         reference::stripe(scheme, std::vector<size_t>(scheme.k, 130), random);
     for (uint32_t present = 0; present < bit(scheme.width()); ++present) {
-      if (std::popcount(present) != scheme.k) continue;
+      if (static_cast<uint32_t>(std::popcount(present)) != scheme.k) continue;
       const auto wanted = static_cast<Positions>((bit(scheme.width()) - 1) & ~present);
       expect_rebuilt(scheme, extents, {static_cast<Positions>(present), wanted}, 4096);
       if (HasFatalFailure()) return;
@@ -162,7 +162,7 @@ TEST(Coder, ALossBeyondTheParityIsUnavailable) {
   for (const Scheme scheme : kSchemes) {
     uint32_t refused = 0;
     for (uint32_t present = 0; present < bit(scheme.width()); ++present) {
-      if (std::popcount(present) >= scheme.k) continue;
+      if (static_cast<uint32_t>(std::popcount(present)) >= scheme.k) continue;
       for (uint32_t p = 0; p < scheme.width(); ++p) {
         if ((present & bit(p)) != 0) continue;
         const auto coder = Coder::rebuild(scheme, {static_cast<Positions>(present), bit(p)});
