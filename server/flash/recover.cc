@@ -500,7 +500,7 @@ bool RecoverOp::confirm_told(uint32_t found_count,
     if (confirm_found_ < found_count) {
       const CatalogEntry found = (this->*found_at)(confirm_found_);
       if (found.page == entry.page && found.pages == entry.pages && found.base == entry.base &&
-          found.rank == entry.rank && found.attempt == entry.attempt) {
+          found.which == entry.which && found.attempt == entry.attempt) {
         continue;
       }
     }
