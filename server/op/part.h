@@ -42,7 +42,17 @@ struct RequestIds {
 
 struct Part {
   using Back = void (*)(Part&);
-  enum class Kind : uint8_t { kMatch, kRelease, kReserve, kCommit, kAbort, kPull, kGone };
+  enum class Kind : uint8_t {
+    kMatch,
+    kRelease,
+    kRenew,
+    kReserve,
+    kCommit,
+    kAbort,
+    kPull,
+    kFence,
+    kGone
+  };
   explicit Part(Kind k) : kind(k) {}
 
   Kind kind;
@@ -80,6 +90,13 @@ struct ReleasePart : Part {
   uint32_t keep_below = 0;  // 0 = release all
 };
 
+// Makes a lease last `lease_ms` from now. status: kTimedOut when it is over or not this session's.
+struct RenewPart : Part {
+  RenewPart() : Part(Kind::kRenew) {}
+  LeaseId lease = 0;
+  uint32_t lease_ms = 0;  // at most lease_ms_max; the session has seen to it
+};
+
 // The session is over: everything that this home still holds in its name (leases) goes (I6). Posted
 // after all its other parts came back.
 struct GonePart : Part {
@@ -108,8 +125,8 @@ struct ReservePart : Part {
   GrantLoan* loans = nullptr;  // out, by position
 };
 
-// The session has received and verified every extent, written the entry table into the header pages
-// (entry i at byte 256 + 32 i; page_offset zero) and has no receive in flight into the slabs.
+// The session has received and verified every extent of the whole table, parity included, written
+// the entries into the header pages (entry i at byte 256 + 32 i; page_offset zero) and has no receive in flight into the slabs.
 struct CommitPart : Part {
   CommitPart() : Part(Kind::kCommit) {}
   PushOp* push = nullptr;
@@ -140,6 +157,18 @@ struct DataSend {
   void* out_owner = nullptr;  // the session's
 };
 
+// An extent that the pull asked for and its holder cannot give (kLost: it will not be sent) or has
+// kept waiting (kLate: sent when it comes). Lives in the home's ExtentOp; back once the session has
+// taken what it says, which is at once. Nothing of it waits for credit.
+struct LostNote {
+  Message message;
+  Message::Deliver back = nullptr;  // the home's
+  wire::LostExtent lost;
+  struct PullPart* part = nullptr;
+  void* owner = nullptr;     // the ExtentOp
+  LostNote* next = nullptr;  // the session's queue
+};
+
 // Permission to send `bytes`: asked from the session before slabs are taken; least slack first.
 struct CreditAsk {
   Message message;
@@ -155,6 +184,7 @@ struct CreditAsk {
 
 struct PullPart : Part {
   PullPart() : Part(Kind::kPull) {}
+  uint64_t number = 0;  // of this use of the part, never the same twice: a FencePart names it
   const RequestIds* request = nullptr;
   uint32_t begin = 0, end = 0;
   const SessionFormat* format = nullptr;
@@ -163,7 +193,11 @@ struct PullPart : Part {
   bool lease_required =
       false;  // the client named a lease: without a valid one kTimedOut, nothing is read
   bool lease_over = false;  // out: that is why nothing was read
-  uint32_t extent_first = 0, extent_end = 0;
+  uint32_t extent_first = 0, extent_end = 0;  // data extents; not used where there are wants
+  // Just these extents, data or parity, in this order; `block` is the position in the request and
+  // belongs to this home. Null: the range of extents of every block.
+  const wire::Want* wants = nullptr;
+  uint32_t want_count = 0;
   Nanos first_wanted_ns = 0;  // absolute
   Nanos layer_ns = 0;
   uint8_t* codes = nullptr;  // out, by position: Code
@@ -172,7 +206,19 @@ struct PullPart : Part {
   // Session-side services for the home, called by posting the structs above to session_reactor:
   void (*deliver_data)(Message&) = nullptr;    // DataSend
   void (*deliver_credit)(Message&) = nullptr;  // CreditAsk
+  void (*deliver_lost)(Message&) = nullptr;    // LostNote
   uint64_t credit_unused_bytes = 0;            // out: granted by asks and never posted as DataSend
+};
+
+// One extent of a pull shall not be sent any more, the others go on. Back when no frame of it is on
+// a lane and none will be (I8); at once when the pull is over or has sent it.
+struct FencePart : Part {
+  FencePart() : Part(Kind::kFence) {}
+  const PullPart* pull = nullptr;  // not looked into: it may be over, and another by now
+  uint64_t number = 0;             // of that pull
+  uint32_t position = 0;           // of the block in the request
+  uint32_t extent = 0;
+  FencePart* next = nullptr;  // the home's: waits for the lane
 };
 
 }  // namespace varve
