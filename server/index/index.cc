@@ -1,21 +1,26 @@
 // The table behind the index door: Robin Hood hashing of {tag, slot} buckets over two dense pools.
 //
-//   buckets [ tag 32 | slot 32 ] ...   load <= 0.8, sorted by (home, arrival), backward-shift
-//   deletion bases   [ id 32 B | ranks 4 | first fragment 4 | leases 4 | spare 4 ] ...   slots are
-//   stable fragments [ next 4 | segment 2 | page 2 | pages 2 | lead 2 | target | slice | rank |
-//   state ] ...
+//   buckets   [ tag 32 | slot 32 ] ...   load <= 0.8, sorted by (home, arrival), backward-shift
+//             deletion
+//   bases     [ id 32 B | ranks 4 | first block 4 | leases 4 | live 4 ] ...   slots are stable
+//   fragments [ next 4 | segment 2 | page 2 | pages 2 | lead 2 | target | slice | rank | state ]
+//   ...
+//             `width` side by side are a block, by position; its next, rank and state stand in the
+//             first
 //
 // The home bucket is a function of the tag alone, so neither probing nor deletion touches a base
 // entry before the tags agree; a hit costs one bucket line and one entry.
 #include "server/index/index.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace varve {
 
 namespace {
 
 constexpr uint32_t kNone = ~0u;
+constexpr uint8_t kNowhere = 0xFF;              // target of a fragment without a place
 constexpr uint32_t kFragmentsLimit = 1u << 31;  // 1.25 buckets each still count in 32 bits
 constexpr uint32_t kMatchWindow = 16;           // ids in flight in one match: covers DRAM latency
 
@@ -27,26 +32,26 @@ static_assert(sizeof(Bucket) * 5 / 4 == IndexBytes::kBuckets);
 
 struct BaseEntry {
   BaseId id;
-  uint32_t ranks = 0;      // bit r: rank r is here
-  uint32_t first = kNone;  // fragment of the lowest rank; next free slot while unused
+  uint32_t ranks = 0;      // bit r: rank r is here and seen
+  uint32_t first = kNone;  // block of the lowest rank; next free slot while unused
   uint32_t leases = 0;
   uint32_t live = 0;  // 1 while in the table
 };
 static_assert(sizeof(BaseEntry) == IndexBytes::kBase);
 
 struct Fragment {
-  uint32_t next = kNone;  // by rising rank, kNone at the end; next free slot while unused
+  uint32_t next = kNone;  // block, by rising rank, kNone at the end; next free one while unused
   uint16_t segment = 0;
   uint16_t page = 0;
   uint16_t pages = 0;
   uint16_t lead_pages = 0;
-  uint8_t target = 0;
+  uint8_t target = kNowhere;
   uint8_t slice = 0;
   uint8_t rank = 0;
-  FragmentState state = FragmentState::kMemory;
+  BlockState state = BlockState::kMemory;
 };
 static_assert(sizeof(Fragment) == IndexBytes::kFragment);
-static_assert(kRanksMax <= 32 && kTargetsMax <= 256 && kSlicesMax <= 256);
+static_assert(kRanksMax <= 32 && kTargetsMax < kNowhere && kSlicesMax <= 256);
 
 uint32_t rank_mask(uint32_t rank_count) {
   return rank_count == 32 ? ~0u : (1u << rank_count) - 1;
@@ -71,6 +76,10 @@ void place_store(const flash::Place& place, Fragment* fragment) {
   fragment->lead_pages = static_cast<uint16_t>(place.lead_pages);
 }
 
+bool has_place(const Fragment& fragment) {
+  return fragment.target != kNowhere;
+}
+
 flash::Place place_load(const Fragment& fragment) {
   return {.target = fragment.target,
           .slice = fragment.slice,
@@ -83,13 +92,14 @@ flash::Place place_load(const Fragment& fragment) {
 }  // namespace
 
 // Everything below the door. A slot goes free list -> entry -> free list; `bases_used` and
-// `fragments_used` are the high-water marks up to which the pools were ever touched.
+// `blocks_used` are the high-water marks up to which the pools were ever touched.
 struct Index::State {
   explicit State(const IndexOptions& o)
       : options(o),
-        buckets(static_cast<uint64_t>(o.fragments_max) * 5 / 4 + 1),
-        bases(o.fragments_max),
-        fragments(o.fragments_max) {
+        width(o.scheme.width()),
+        buckets(static_cast<uint64_t>(o.blocks_max) * 5 / 4 + 1),
+        bases(o.blocks_max),
+        fragments(static_cast<uint64_t>(o.blocks_max) * width) {
     Random seeds(o.hash_seed);
     for (uint64_t& s : seed)
       s = seeds.next();
@@ -117,24 +127,36 @@ struct Index::State {
   uint32_t probe(uint32_t tag, Same same) const;
   uint32_t find_bucket(const BaseId& id, uint32_t tag) const;
   uint32_t find_slot(const BaseId& id) const;
-  uint32_t find_fragment(uint32_t slot, uint32_t rank) const;
+  uint32_t find_block(uint32_t slot, uint32_t rank) const;
   void table_insert(uint32_t tag, uint32_t slot);
   void table_erase(uint32_t bucket);
   uint32_t base_take(const BaseId& id);
   void base_free(uint32_t slot);
-  uint32_t fragment_take();
-  void link(uint32_t slot, uint32_t fragment);
-  void unlink(uint32_t slot, uint32_t fragment);
+  uint32_t block_take();
+  void link(uint32_t slot, uint32_t block);
+  void unlink(uint32_t slot, uint32_t block);
+  void see(uint32_t slot, uint32_t block);
   const BaseEntry& base(uint32_t slot) const;
+  // The fragment of a position; of position 0: with what the block says of itself.
+  Fragment& at(uint32_t block, uint32_t position) {
+    return fragments[static_cast<size_t>(block) * width + position];
+  }
+  const Fragment& at(uint32_t block, uint32_t position) const {
+    return fragments[static_cast<size_t>(block) * width + position];
+  }
+  uint16_t live_of(uint32_t block) const;
+  bool is_thin(uint32_t block) const;
+  void thin_changed(bool was, uint32_t block) { thin_count += is_thin(block) - was; }
 
   IndexOptions options;
+  uint32_t width;
   uint64_t seed[4];
   std::vector<Bucket> buckets;
   std::vector<BaseEntry> bases;
   std::vector<Fragment> fragments;
-  uint32_t bases_used = 0, fragments_used = 0;
-  uint32_t base_free_head = kNone, fragment_free_head = kNone;
-  uint32_t base_count = 0, fragment_count = 0;
+  uint32_t bases_used = 0, blocks_used = 0;
+  uint32_t base_free_head = kNone, block_free_head = kNone;
+  uint32_t base_count = 0, block_count = 0, thin_count = 0;
 };
 
 const BaseEntry& Index::State::base(uint32_t slot) const {
@@ -165,14 +187,22 @@ uint32_t Index::State::find_slot(const BaseId& id) const {
   return bucket == kNone ? kNone : buckets[bucket].slot;
 }
 
-uint32_t Index::State::find_fragment(uint32_t slot, uint32_t rank) const {
-  if ((bases[slot].ranks >> rank & 1) == 0) return kNone;
-  uint32_t f = bases[slot].first;
-  while (fragments[f].rank != rank) {
-    f = fragments[f].next;
-    VARVE_ASSERT(f != kNone, slot, rank);  // the bitmap said that it is there
-  }
-  return f;
+uint32_t Index::State::find_block(uint32_t slot, uint32_t rank) const {
+  uint32_t b = bases[slot].first;
+  while (b != kNone && at(b, 0).rank != rank)
+    b = at(b, 0).next;
+  return b;
+}
+
+uint16_t Index::State::live_of(uint32_t block) const {
+  uint16_t live = 0;
+  for (uint32_t p = 0; p < width; ++p)
+    live = static_cast<uint16_t>(live | (has_place(at(block, p)) ? 1u << p : 0u));
+  return live;
+}
+
+bool Index::State::is_thin(uint32_t block) const {
+  return at(block, 0).state == BlockState::kFlash && live_of(block) != (1u << width) - 1;
 }
 
 void Index::State::table_insert(uint32_t tag, uint32_t slot) {
@@ -215,7 +245,7 @@ uint32_t Index::State::base_take(const BaseId& id) {
 
 void Index::State::base_free(uint32_t slot) {
   BaseEntry& entry = bases[slot];
-  VARVE_ASSERT(entry.ranks == 0, slot);
+  VARVE_ASSERT(entry.first == kNone && entry.ranks == 0, slot);
   VARVE_ASSERT(entry.leases == 0, slot);  // X3
   const uint32_t bucket = find_bucket(entry.id, tag_of(entry.id));
   VARVE_ASSERT(bucket != kNone, slot);
@@ -228,49 +258,54 @@ void Index::State::base_free(uint32_t slot) {
 }
 
 // The caller has checked that one is free.
-uint32_t Index::State::fragment_take() {
-  VARVE_ASSERT(fragment_count < fragments.size());
-  uint32_t f = fragment_free_head;
-  if (f != kNone) {
-    fragment_free_head = fragments[f].next;
+uint32_t Index::State::block_take() {
+  VARVE_ASSERT(block_count < options.blocks_max);
+  uint32_t b = block_free_head;
+  if (b != kNone) {
+    block_free_head = at(b, 0).next;
   } else {
-    f = fragments_used++;
+    b = blocks_used++;
   }
-  fragments[f] = Fragment{};
-  ++fragment_count;
-  return f;
+  for (uint32_t p = 0; p < width; ++p)
+    at(b, p) = Fragment{};
+  ++block_count;
+  return b;
 }
 
 // Into the base's chain, by rising rank, so that the order of insertion never shows.
-void Index::State::link(uint32_t slot, uint32_t fragment) {
+void Index::State::link(uint32_t slot, uint32_t block) {
   BaseEntry& entry = bases[slot];
-  Fragment& added = fragments[fragment];
-  uint32_t* at = &entry.first;
-  while (*at != kNone && fragments[*at].rank < added.rank)
-    at = &fragments[*at].next;
-  added.next = *at;
-  *at = fragment;
-  entry.ranks |= 1u << added.rank;
+  Fragment& added = at(block, 0);
+  uint32_t* link = &entry.first;
+  while (*link != kNone && at(*link, 0).rank < added.rank)
+    link = &at(*link, 0).next;
+  added.next = *link;
+  *link = block;
+}
+
+void Index::State::see(uint32_t slot, uint32_t block) {
+  bases[slot].ranks |= 1u << at(block, 0).rank;
 }
 
 // Out of the chain and back to the free list.
-void Index::State::unlink(uint32_t slot, uint32_t fragment) {
+void Index::State::unlink(uint32_t slot, uint32_t block) {
   BaseEntry& entry = bases[slot];
-  Fragment& gone = fragments[fragment];
-  uint32_t* at = &entry.first;
-  while (*at != fragment)
-    at = &fragments[*at].next;
-  *at = gone.next;
+  thin_count -= is_thin(block);
+  Fragment& gone = at(block, 0);
+  uint32_t* link = &entry.first;
+  while (*link != block)
+    link = &at(*link, 0).next;
+  *link = gone.next;
   entry.ranks &= ~(1u << gone.rank);
   gone = Fragment{};
-  gone.next = fragment_free_head;
-  fragment_free_head = fragment;
-  --fragment_count;
+  gone.next = block_free_head;
+  block_free_head = block;
+  --block_count;
 }
 
 Index::Index(const IndexOptions& options) {
-  VARVE_ASSERT(options.fragments_max > 0);
-  VARVE_ASSERT(options.fragments_max <= kFragmentsLimit, options.fragments_max);
+  VARVE_ASSERT(options.blocks_max > 0 && options.scheme.valid(), options.scheme.width());
+  VARVE_ASSERT(options.blocks_max <= kFragmentsLimit / options.scheme.width(), options.blocks_max);
   VARVE_ASSERT(options.slice_count > 0);
   VARVE_ASSERT(options.slice_count <= kSlicesMax, options.slice_count);
   state_ = std::make_unique<State>(options);
@@ -322,17 +357,39 @@ void Index::prefetch(const BaseId& id) const {
 }
 
 std::optional<Located> Index::find(const BlockId& block) const {
+  std::optional<Located> found = find_any(block);
+  if (found && found->state == BlockState::kGathering) found.reset();  // X5
+  return found;
+}
+
+std::optional<Located> Index::find_any(const BlockId& block) const {
   VARVE_ASSERT(block.rank < kRanksMax, block.rank);
   const uint32_t slot = state_->find_slot(block.base);
   if (slot == kNone) return std::nullopt;
-  const uint32_t f = state_->find_fragment(slot, block.rank);
-  if (f == kNone) return std::nullopt;
-  return located(slot, f);
+  const uint32_t b = state_->find_block(slot, block.rank);
+  if (b == kNone) return std::nullopt;
+  return located(slot, b);
+}
+
+flash::Place Index::place_of(const Located& located, uint32_t position) const {
+  VARVE_ASSERT(position < state_->width, position);
+  const Fragment& fragment = state_->at(located.block_slot, position);
+  VARVE_ASSERT(has_place(fragment), located.block_slot, position);
+  return place_load(fragment);
+}
+
+std::optional<uint32_t> Index::position_of(const Located& located,
+                                           const flash::Place& place) const {
+  for (uint32_t p = 0; p < state_->width; ++p) {
+    const Fragment& fragment = state_->at(located.block_slot, p);
+    if (has_place(fragment) && place_load(fragment) == place) return p;
+  }
+  return std::nullopt;
 }
 
 std::optional<uint32_t> Index::base_slot(const BaseId& id) const {
   const uint32_t slot = state_->find_slot(id);
-  if (slot == kNone || state_->bases[slot].ranks == 0) return std::nullopt;
+  if (slot == kNone || state_->bases[slot].first == kNone) return std::nullopt;
   return slot;
 }
 
@@ -340,48 +397,66 @@ BaseId Index::base_at(uint32_t base_slot) const {
   return state_->base(base_slot).id;
 }
 
-Index::Insert Index::insert(const BlockId& block, FragmentState state, const flash::Place& place,
-                            Located* out) {
+Index::Insert Index::insert(const BlockId& block, BlockState state, Located* out) {
   VARVE_ASSERT(block.rank < kRanksMax, block.rank);
+  VARVE_ASSERT(state != BlockState::kFlash);  // it has no place yet
   State& s = *state_;
   uint32_t slot = s.find_slot(block.base);
   if (slot != kNone) {
-    const uint32_t there = s.find_fragment(slot, block.rank);
+    const uint32_t there = s.find_block(slot, block.rank);
     if (there != kNone) {
       if (out != nullptr) *out = located(slot, there);
       return Insert::kExists;
     }
   }
-  if (s.fragment_count == s.fragments.size()) return Insert::kFull;
+  if (s.block_count == s.options.blocks_max) return Insert::kFull;
   if (slot == kNone) slot = s.base_take(block.base);
   if (slot == kNone) return Insert::kFull;  // leased entries without ranks hold the last slots
-  const uint32_t f = s.fragment_take();
-  s.fragments[f].rank = static_cast<uint8_t>(block.rank);
-  s.fragments[f].state = state;
-  if (state == FragmentState::kFlash) {
-    VARVE_ASSERT(place.slice < s.options.slice_count, place.slice);
-    place_store(place, &s.fragments[f]);
-  }
-  s.link(slot, f);
-  if (out != nullptr) *out = located(slot, f);
+  const uint32_t b = s.block_take();
+  s.at(b, 0).rank = static_cast<uint8_t>(block.rank);
+  s.at(b, 0).state = state;
+  s.link(slot, b);
+  if (state == BlockState::kMemory) s.see(slot, b);
+  if (out != nullptr) *out = located(slot, b);
   return Insert::kDone;
 }
 
-bool Index::place_set(const BlockId& block, const flash::Place* from, const flash::Place& to) {
-  VARVE_ASSERT(block.rank < kRanksMax, block.rank);
+bool Index::place_set(const BlockId& block, uint32_t position, const flash::Place* from,
+                      const flash::Place& to) {
   State& s = *state_;
+  VARVE_ASSERT(position < s.width, position, s.width);
   VARVE_ASSERT(to.slice < s.options.slice_count, to.slice);
-  const uint32_t slot = s.find_slot(block.base);
-  if (slot == kNone) return false;
-  const uint32_t f = s.find_fragment(slot, block.rank);
-  if (f == kNone) return false;
-  Fragment& fragment = s.fragments[f];
-  const FragmentState expected = from == nullptr ? FragmentState::kMemory : FragmentState::kFlash;
-  if (fragment.state != expected) return false;
+  const std::optional<Located> found = find_any(block);
+  if (!found) return false;
+  const uint32_t b = found->block_slot;
+  Fragment& fragment = s.at(b, position);
+  if (has_place(fragment) != (from != nullptr)) return false;
   if (from != nullptr && place_load(fragment) != *from) return false;
+  const bool was_thin = s.is_thin(b);
   place_store(to, &fragment);
-  fragment.state = FragmentState::kFlash;
+  s.thin_changed(was_thin, b);
   return true;
+}
+
+void Index::settle(const Located& located) {
+  State& s = *state_;
+  Fragment& first = s.at(located.block_slot, 0);
+  VARVE_ASSERT(first.state != BlockState::kFlash, located.block_slot);
+  VARVE_ASSERT(std::popcount(s.live_of(located.block_slot)) >= static_cast<int>(s.options.scheme.k),
+               located.block_slot);
+  first.state = BlockState::kFlash;
+  s.thin_changed(false, located.block_slot);
+  s.see(located.base_slot, located.block_slot);
+}
+
+void Index::lose(const Located& located, uint32_t position) {
+  State& s = *state_;
+  VARVE_ASSERT(position < s.width, position, s.width);
+  Fragment& fragment = s.at(located.block_slot, position);
+  VARVE_ASSERT(has_place(fragment), located.block_slot, position);
+  const bool was_thin = s.is_thin(located.block_slot);
+  fragment.target = kNowhere;
+  s.thin_changed(was_thin, located.block_slot);
 }
 
 std::optional<Located> Index::remove(const BlockId& block) {
@@ -392,7 +467,7 @@ std::optional<Located> Index::remove(const BlockId& block) {
   return take_out(slot, block.rank);
 }
 
-std::optional<Located> Index::lose(const BlockId& block) {
+std::optional<Located> Index::drop(const BlockId& block) {
   VARVE_ASSERT(block.rank < kRanksMax, block.rank);
   const uint32_t slot = state_->find_slot(block.base);
   if (slot == kNone) return std::nullopt;
@@ -401,12 +476,12 @@ std::optional<Located> Index::lose(const BlockId& block) {
 
 std::optional<Located> Index::take_out(uint32_t base_slot, uint32_t rank) {
   State& s = *state_;
-  const uint32_t f = s.find_fragment(base_slot, rank);
-  if (f == kNone) return std::nullopt;
-  const Located was = located(base_slot, f);
-  s.unlink(base_slot, f);
+  const uint32_t b = s.find_block(base_slot, rank);
+  if (b == kNone) return std::nullopt;
+  const Located was = located(base_slot, b);
+  s.unlink(base_slot, b);
   const BaseEntry& entry = s.bases[base_slot];
-  if (entry.ranks == 0 && entry.leases == 0) s.base_free(base_slot);
+  if (entry.first == kNone && entry.leases == 0) s.base_free(base_slot);
   return was;
 }
 
@@ -419,7 +494,7 @@ void Index::lease_drop(uint32_t base_slot) {
   VARVE_ASSERT(state_->base(base_slot).leases > 0, base_slot);
   BaseEntry& entry = state_->bases[base_slot];
   --entry.leases;
-  if (entry.leases == 0 && entry.ranks == 0) state_->base_free(base_slot);
+  if (entry.leases == 0 && entry.first == kNone) state_->base_free(base_slot);
 }
 
 uint32_t Index::leases(uint32_t base_slot) const {
@@ -429,21 +504,24 @@ uint32_t Index::leases(uint32_t base_slot) const {
 uint32_t Index::base_count() const {
   return state_->base_count;
 }
-uint32_t Index::fragment_count() const {
-  return state_->fragment_count;
+uint32_t Index::block_count() const {
+  return state_->block_count;
 }
-uint32_t Index::fragments_max() const {
-  return state_->options.fragments_max;
+uint32_t Index::blocks_max() const {
+  return state_->options.blocks_max;
 }
 uint32_t Index::base_slots_max() const {
-  return state_->options.fragments_max;
+  return state_->options.blocks_max;
+}
+uint32_t Index::thin_count() const {
+  return state_->thin_count;
 }
 
 uint64_t Index::memory_bytes() const {
   const State& s = *state_;
   const uint64_t elsewhere = IndexBytes::kPolicy + IndexBytes::kTierMap;
   return s.buckets.capacity() * sizeof(Bucket) + s.bases.capacity() * sizeof(BaseEntry) +
-         s.fragments.capacity() * sizeof(Fragment) + s.options.fragments_max * elsewhere +
+         s.fragments.capacity() * sizeof(Fragment) + s.options.blocks_max * elsewhere +
          sizeof(State);
 }
 
@@ -455,7 +533,7 @@ uint32_t Index::scan(uint32_t cursor, uint32_t limit, ScanVisit visit, void* con
   const uint32_t end = s.bases_used - cursor <= limit ? s.bases_used : cursor + limit;
   for (uint32_t slot = cursor; slot < end; ++slot) {
     const BaseEntry& entry = s.bases[slot];
-    if (entry.live == 0 || entry.ranks == 0) continue;
+    if (entry.live == 0 || entry.first == kNone) continue;
     for_each_rank(slot, [&](uint32_t rank, const Located& where) {
       visit(context, BlockId{.base = entry.id, .rank = rank}, where);
     });
@@ -463,26 +541,23 @@ uint32_t Index::scan(uint32_t cursor, uint32_t limit, ScanVisit visit, void* con
   return end == s.bases_used ? 0 : end;
 }
 
-uint32_t Index::first_fragment(uint32_t base_slot) const {
+uint32_t Index::first_block(uint32_t base_slot) const {
   return state_->base(base_slot).first;
 }
 
-uint32_t Index::next_fragment(uint32_t fragment) const {
-  return state_->fragments[fragment].next;
+uint32_t Index::next_block(uint32_t block_slot) const {
+  return state_->at(block_slot, 0).next;
 }
 
-uint32_t Index::rank_of(uint32_t fragment) const {
-  return state_->fragments[fragment].rank;
+uint32_t Index::rank_of(uint32_t block_slot) const {
+  return state_->at(block_slot, 0).rank;
 }
 
-Located Index::located(uint32_t base_slot, uint32_t fragment) const {
-  const Fragment& f = state_->fragments[fragment];
-  Located where;
-  where.base_slot = base_slot;
-  where.fragment_slot = fragment;
-  where.state = f.state;
-  if (where.state == FragmentState::kFlash) where.place = place_load(f);
-  return where;
+Located Index::located(uint32_t base_slot, uint32_t block_slot) const {
+  return {.base_slot = base_slot,
+          .block_slot = block_slot,
+          .state = state_->at(block_slot, 0).state,
+          .live = state_->live_of(block_slot)};
 }
 
 }  // namespace varve

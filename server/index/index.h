@@ -1,17 +1,19 @@
 // index: what one shard holds, by base id.
 //
-// Owns: a dense pool of base entries (48 B: id, rank bitmap, first fragment, leases), a dense pool
-// of fragments (16 B: place, rank, state) and an open-addressing table of 8-byte buckets {tag,
-// slot} that finds a base entry. The pools hold still while the table shuffles: that is what makes
-// slots stable. Called by server/op and server/shard. Thread rule: owner core only. Invariants:
+// Owns: a dense pool of base entries (48 B: id, rank bitmap, first block, leases), a dense pool of
+// blocks (one per base id and rank: k + m fragments of 16 B, by position: place, state) and an
+// open-addressing table of 8-byte buckets {tag, slot} that finds a base entry. The pools hold still
+// while the table shuffles: that is what makes slots stable. Called by server/op and server/shard.
+// Thread rule: owner core only.
+// Invariants:
 //   X1 nothing is allocated after construction; memory per fragment with everything (policy links
 //      included) <= 96 bytes at load 0.8 (architecture 10).
 //   X2 find() is exact: full 32-byte comparison.
 //   X3 an entry with leases > 0 is never evicted (I4); remove() asserts it. Bytes lost to a fault
-//   go
-//      by lose(): the rank is a miss at once, the entry stays (without ranks) until its last lease
-//      is dropped.
+//      go by lose() and drop(): the rank is a miss at once, the entry stays (without ranks) until
+//      its last lease is dropped.
 //   X4 a match changes nothing here (I5); recency goes through the policy.
+//   X5 a block is seen (match, find) from publication on: never while it is being gathered.
 #pragma once
 
 #include <cstdint>
@@ -25,44 +27,47 @@
 
 namespace varve {
 
-enum class FragmentState : uint8_t {
-  kMemory = 1,  // committed, in DRAM only so far (write-behind)
-  kFlash = 2,   // placed
+enum class BlockState : uint8_t {
+  kGathering = 1,  // recovery has found some of its fragments, not enough: nobody sees it
+  kMemory = 2,     // committed, whole in DRAM; its fragments are being written
+  kFlash = 3,      // read from its fragments
 };
 
-// Slots are stable until the entry is removed. `base_slot` for policy and leases, `fragment_slot`
-// for the tier.
+// Slots are stable until the entry is removed. `base_slot` for policy and leases, `block_slot` for
+// the tier.
 struct Located {
   uint32_t base_slot = ~0u;
-  uint32_t fragment_slot = ~0u;
-  FragmentState state = FragmentState::kFlash;
-  flash::Place place;  // valid when kFlash
+  uint32_t block_slot = ~0u;
+  BlockState state = BlockState::kFlash;
+  uint16_t live = 0;  // bit p: the fragment of position p has a place
+  bool has(uint32_t position) const { return (live >> position & 1) != 0; }
 };
 
 struct IndexOptions {
-  uint32_t fragments_max = 0;  // and as many base ids at most; 1 .. 2^31
+  uint32_t blocks_max = 0;  // and as many base ids at most; blocks_max * width: 1 .. 2^31
+  Scheme scheme;            // of every block
   uint32_t slice_count = kSlicesDefault;
   uint64_t hash_seed = 0;  // secret of this process: forged ids cannot be aimed at one bucket
 };
 
-// X1 in one place: bytes per fragment of one rank at capacity, with what other rooms keep per slot.
+// X1 in one place: bytes per block of one rank at capacity, with what other rooms keep per slot.
 struct IndexBytes {
   static constexpr uint32_t kBase = 48;
-  static constexpr uint32_t kFragment = 16;
-  static constexpr uint32_t kBuckets = 10;  // 8 B at load 0.8
-  static constexpr uint32_t kPolicy = 12;   // server/policy: kPolicyBytesPerSlot
+  static constexpr uint32_t kFragment = 16;  // k + m of them
+  static constexpr uint32_t kBuckets = 10;   // 8 B at load 0.8
+  static constexpr uint32_t kPolicy = 12;    // server/policy: kPolicyBytesPerSlot
   static constexpr uint32_t kTierMap =
       6;  // server/tier: kTierMapBytesPerBlock, all in DRAM at once
   static constexpr uint32_t kSum = kBase + kFragment + kBuckets + kPolicy + kTierMap;
 };
-static_assert(IndexBytes::kSum <= 96);
+static_assert(IndexBytes::kSum <= 96);  // of the dearest scheme, 1+0
 
 class Index {
  public:
   explicit Index(const IndexOptions& options);
   ~Index();
 
-  // Rank bitmap of an id; 0 when unknown.
+  // Ranks of an id that are seen; 0 when unknown.
   uint32_t ranks_of(const BaseId& id) const;
   // Leading ids of which all `rank_count` ranks are there; fills nothing else. Prefetches ahead in
   // the batch: >= 1 M ids/s a core (architecture 10). An id that occurs twice is answered like any
@@ -74,25 +79,38 @@ class Index {
   std::optional<uint32_t> base_slot(const BaseId& id) const;
   BaseId base_at(uint32_t base_slot) const;
 
+  // The same whatever the state: for recovery and for whoever takes blocks out.
+  std::optional<Located> find_any(const BlockId& block) const;
+  // Where the fragment of a position lies that has a place (asserted).
+  flash::Place place_of(const Located& located, uint32_t position) const;
+  // The position whose fragment lies there.
+  std::optional<uint32_t> position_of(const Located& located, const flash::Place& place) const;
+
   enum class Insert : uint8_t { kDone, kExists, kFull };
-  // Publishes a fragment (I2). kExists: that rank is already there (nothing changed). `out` may be
-  // null; it is filled unless kFull. `place` is ignored for kMemory.
-  Insert insert(const BlockId& block, FragmentState state, const flash::Place& place, Located* out);
-  // Memory -> flash (`from` null), or flash -> flash (moved). False when the block is gone or lies
-  // elsewhere than `from` says.
-  bool place_set(const BlockId& block, const flash::Place* from, const flash::Place& to);
+  // A block without places, as it is gathered or published (I2). kExists: that rank is already
+  // there, in whatever state (nothing changed). `out` may be null; it is filled unless kFull.
+  Insert insert(const BlockId& block, BlockState state, Located* out);
+  // Where the fragment of one position lies from now on. `from` null: it had no place. False when
+  // the block is gone or the fragment lies elsewhere than `from` says.
+  bool place_set(const BlockId& block, uint32_t position, const flash::Place* from,
+                 const flash::Place& to);
+  // Gathering or memory -> flash: at least k positions have a place.
+  void settle(const Located& located);
+  // The fragment of one position is gone; the block stays, however few are left.
+  void lose(const Located& located, uint32_t position);
   // Evicts one rank; the base entry goes with its last rank. Returns what was there. Asserts that
   // the base is not leased (X3).
   std::optional<Located> remove(const BlockId& block);
   // The same for bytes lost to a fault (rot, a lost target), leased or not.
-  std::optional<Located> lose(const BlockId& block);
-  // Visits every fragment of a base slot, rising rank; `visit` may remove the one it is shown.
+  std::optional<Located> drop(const BlockId& block);
+  // Visits every block of a base slot, rising rank, in whatever state; `visit` may remove the one
+  // it is shown.
   template <class Visit>
   void for_each_rank(uint32_t base_slot, Visit visit) const {
-    for (uint32_t f = first_fragment(base_slot); f != ~0u;) {
-      const uint32_t next = next_fragment(f);
-      visit(rank_of(f), located(base_slot, f));
-      f = next;
+    for (uint32_t b = first_block(base_slot); b != ~0u;) {
+      const uint32_t next = next_block(b);
+      visit(rank_of(b), located(base_slot, b));
+      b = next;
     }
   }
 
@@ -101,21 +119,23 @@ class Index {
   uint32_t leases(uint32_t base_slot) const;
 
   uint32_t base_count() const;  // with those that only a lease keeps
-  uint32_t fragment_count() const;
-  uint32_t fragments_max() const;
+  uint32_t block_count() const;
+  uint32_t blocks_max() const;
   uint32_t base_slots_max() const;
+  // Blocks on flash of which a fragment has no place: what repair has to do.
+  uint32_t thin_count() const;
   uint64_t memory_bytes() const;  // all in, see IndexBytes
   // Visits all blocks in slot order from `cursor` (0 = start), looking at `limit` base slots at
   // most; returns the next cursor, 0 at the end. A block that stays through all the calls is
-  // visited exactly once. `visit` must not change the index.
+  // visited exactly once, whatever its state. `visit` must not change the index.
   using ScanVisit = void (*)(void* context, const BlockId& block, const Located& located);
   uint32_t scan(uint32_t cursor, uint32_t limit, ScanVisit visit, void* context) const;
 
  private:
-  uint32_t first_fragment(uint32_t base_slot) const;
-  uint32_t next_fragment(uint32_t fragment) const;
-  uint32_t rank_of(uint32_t fragment) const;
-  Located located(uint32_t base_slot, uint32_t fragment) const;
+  uint32_t first_block(uint32_t base_slot) const;
+  uint32_t next_block(uint32_t block_slot) const;
+  uint32_t rank_of(uint32_t block_slot) const;
+  Located located(uint32_t base_slot, uint32_t block_slot) const;
   std::optional<Located> take_out(uint32_t base_slot, uint32_t rank);
   struct State;
   std::unique_ptr<State> state_;
