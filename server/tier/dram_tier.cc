@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kNone = ~0u;
 static_assert(kExtentsMax * sizeof(Slab) <= kPageBytes);
+constexpr uint32_t kHeaderRunsMax = flash::kHeaderPagesMax * kWidthMax;
 
 constexpr uint32_t index_of(Budget budget) {
   return static_cast<uint32_t>(budget);
@@ -26,11 +27,16 @@ uint32_t map_buckets(uint32_t blocks_max) {
 }
 static_assert(sizeof(uint32_t) * 3 / 2 == kTierMapBytesPerBlock);
 
-// Pages of a block beside its extents: the fragment header and, for many extents, their slabs.
+// Pages of an open block beside its extents: one header and, for many extents, their slabs.
 uint32_t overhead_pages(uint32_t extent_count) {
   VARVE_ASSERT(extent_count > 0);
   VARVE_ASSERT(extent_count <= kExtentsMax, extent_count);
   return flash::header_pages_of(extent_count) + (extent_count > TierBlock::kFewExtents ? 1 : 0);
+}
+
+// Of a grant beside those: every fragment is appended with a header of its own.
+uint32_t spare_header_pages(const ExtentTable& table) {
+  return flash::header_pages_of(table.count()) * (table.scheme.width() - 1);
 }
 
 }  // namespace
@@ -62,15 +68,16 @@ DramTier::DramTier(Arena& arena, const TierOptions& options)
 }
 
 uint32_t DramTier::pages_of_block(const ExtentTable& table) {
-  uint32_t pages = overhead_pages(static_cast<uint32_t>(table.extents.size()));
-  for (const ExtentSpec& spec : table.extents)
-    pages += pages_of(spec.bytes);
+  const uint32_t extent_count = table.count();
+  uint32_t pages = overhead_pages(extent_count) + spare_header_pages(table);
+  for (uint32_t e = 0; e < extent_count; ++e)
+    pages += pages_of(table.bytes_at(e));
   return pages;
 }
 
 TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const ExtentTable& table,
                            Budget budget) {
-  const auto extent_count = static_cast<uint32_t>(table.extents.size());
+  const uint32_t extent_count = table.count();
   TierBlock* block = take_block(pages_of_block(table), budget);
   if (block == nullptr) return nullptr;
   block->block = id;
@@ -80,11 +87,13 @@ TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const Exte
   block->state.assign(extent_count, ExtentState::kReading);
   block->users.assign(extent_count, 0);
   take_overhead(*block);
-  for (uint32_t page = 0; page < block->header.page_count; ++page) {
-    std::memset(arena_.byte_at(block->header, bytes_of(page)), 0, kPageBytes);
+  zero(block->header);
+  if (const uint32_t spare = spare_header_pages(table); spare > 0) {
+    block->spare_headers = arena_.take(spare);
+    zero(block->spare_headers);
   }
   for (uint32_t e = 0; e < extent_count; ++e) {
-    const uint32_t bytes = table.extents[e].bytes;
+    const uint32_t bytes = table.bytes_at(e);
     VARVE_ASSERT(bytes > 0);
     const Slab slab = arena_.take(pages_of(bytes));
     VARVE_ASSERT(!slab.empty());  // D3
@@ -135,6 +144,17 @@ void DramTier::drop_extent(TierBlock& block, uint32_t e) {
   if (block.linked()) evictable_pages_ -= extent(block, e).page_count;
   --block.present_count;
   give_extent(block, e);
+}
+
+void DramTier::drop_coding(TierBlock& block, uint32_t data_count) {
+  VARVE_ASSERT(block.pins > 0);
+  VARVE_ASSERT(!block.dirty);
+  VARVE_ASSERT(data_count > 0);
+  VARVE_ASSERT(data_count <= block.extent_count, data_count, block.extent_count);
+  if (!block.spare_headers.empty()) give_pages(block, block.spare_headers);
+  for (uint32_t e = data_count; e < block.extent_count; ++e) {
+    if (block.state[e] == ExtentState::kPresent && block.users[e] == 0) drop_extent(block, e);
+  }
 }
 
 Slab& DramTier::extent(TierBlock& block, uint32_t e) {
@@ -282,6 +302,15 @@ void DramTier::take_overhead(TierBlock& block) {
   std::uninitialized_default_construct_n(slabs, kExtentsMax);
 }
 
+// Page by page: the pages of a slab lie anywhere (D3). Linear in them.
+void DramTier::zero(const Slab& slab) {
+  VARVE_ASSERT(!slab.empty());  // D3
+  iovec runs[kHeaderRunsMax];
+  const uint32_t count = arena_.pieces(slab, 0, bytes_of(slab.page_count), runs);
+  for (uint32_t i = 0; i < count; ++i)
+    std::memset(runs[i].iov_base, 0, runs[i].iov_len);
+}
+
 // True when `budget` has room for `pages` and they are free, after evicting the oldest resident
 // blocks if need be. Evicts nothing when that would not be enough.
 bool DramTier::make_room(uint32_t pages, Budget budget) {
@@ -345,7 +374,7 @@ void DramTier::free_block(TierBlock& block) {
   VARVE_ASSERT(block.waiters.empty());
   VARVE_ASSERT(!block.linked());
   VARVE_DASSERT(std::count(block.users.begin(), block.users.end(), 0) == block.extent_count);
-  uint32_t pages = block.header.page_count + block.meta.page_count;
+  uint32_t pages = block.header.page_count + block.meta.page_count + block.spare_headers.page_count;
   for (uint32_t e = 0; e < block.extent_count; ++e) {
     Slab& slab = extent(block, e);
     if (slab.empty()) continue;
@@ -355,6 +384,7 @@ void DramTier::free_block(TierBlock& block) {
   VARVE_ASSERT(pages == block.charged_pages + block.extra_pages, pages, block.charged_pages);
   arena_.give(block.header);
   if (!block.meta.empty()) arena_.give(block.meta);
+  if (!block.spare_headers.empty()) arena_.give(block.spare_headers);
   discharge(block.budget, block.charged_pages);
   if (block.extra_pages > 0) discharge(Budget::kPull, block.extra_pages);
   if (block.slot != kNone) map_erase(block.slot);
@@ -366,14 +396,19 @@ void DramTier::free_block(TierBlock& block) {
   block.extent_count = block.present_count = 0;
   block.header_present = block.dirty = block.doomed = false;
   block.charged_pages = block.extra_pages = 0;
-  block.slot = kNone;
+  block.slot = block.lead_extent = kNone;
   pool_.give(&block);
 }
 
-// The pages of one extent go back, the extent is absent. Which budget they came from does not
-// matter, only the sum: what a resident block holds on kPull goes first.
+// The pages of one extent go back, the extent is absent.
 void DramTier::give_extent(TierBlock& block, uint32_t e) {
-  Slab& slab = extent(block, e);
+  give_pages(block, extent(block, e));
+  block.state[e] = ExtentState::kAbsent;
+}
+
+// Which budget they came from does not matter, only the sum: what a resident block holds on kPull
+// goes first.
+void DramTier::give_pages(TierBlock& block, Slab& slab) {
   const uint32_t pages = slab.page_count;
   arena_.give(slab);
   const uint32_t extra = std::min(pages, block.extra_pages);
@@ -382,7 +417,6 @@ void DramTier::give_extent(TierBlock& block, uint32_t e) {
   block.charged_pages -= pages - extra;
   discharge(Budget::kPull, extra);
   discharge(block.budget, pages - extra);
-  block.state[e] = ExtentState::kAbsent;
 }
 
 uint32_t DramTier::map_home(uint32_t slot) const {

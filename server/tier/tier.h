@@ -98,18 +98,19 @@ struct ExtentWaiter {
   ExtentWaiter* next = nullptr;
 };
 
-// One block (or a part of it) in DRAM. Pooled; found by the index's fragment slot.
+// One block (or a part of it) in DRAM. Pooled; found by the index's block slot.
 struct TierBlock : ListHook {
   BlockId block;
   Attempt attempt;
   Digest fingerprint;
   static constexpr uint32_t kFewExtents = 8;
   Slab header;                     // fragment header pages
+  Slab spare_headers;              // of a grant: as many again for each other fragment
   Slab few[kFewExtents];           // the extents' slabs, see DramTier::extent()
   Slab meta;                       // one page for them where they are more than a few
   std::vector<ExtentState> state;  // capacity kExtentsMax from construction (D1)
   std::vector<uint16_t> users;     // per extent: sends that need its bytes; counted by server/op
-  uint32_t extent_count = 0;
+  uint32_t extent_count = 0;       // of the whole table: data, then parity
   uint32_t present_count = 0;
   uint32_t pins = 0;  // readers, appends
   bool header_present = false;
@@ -118,7 +119,8 @@ struct TierBlock : ListHook {
   Budget budget = Budget::kPull;
   uint32_t charged_pages = 0;  // to `budget`
   uint32_t extra_pages = 0;    // to kPull: so many were taken while the block was resident
-  uint32_t slot = ~0u;         // fragment slot in the index, ~0 when none
+  uint32_t slot = ~0u;         // block slot in the index, ~0 when none
+  uint32_t lead_extent = ~0u;  // read with the header, ~0 when only the header is; of server/op
   uint32_t pool_index = ~0u;   // of the tier's pool
   Queue<ExtentWaiter, &ExtentWaiter::next> waiters;
 };
@@ -128,15 +130,17 @@ inline constexpr uint32_t kTierMapBytesPerBlock = 6;  // counted by the index (i
 class DramTier {
  public:
   DramTier(Arena& arena, const TierOptions& options);
-  // What a grant of such a block charges: its extents, its header and its list of slabs.
+  // What a grant of such a block charges: all its extents, parity included, a header for each
+  // fragment and its list of slabs.
   static uint32_t pages_of_block(const ExtentTable& table);
 
-  // A block with all its pages (header, extents) reserved and taken at once: a grant. Dirty, every
+  // A block with all its pages (headers, extents) reserved and taken at once: a grant. Dirty, every
   // extent kReading (its bytes are on their way). Null: no room in the budget, or every TierBlock
   // is pinned or dirty (counted as refused).
   TierBlock* grant(const BlockId& block, const Attempt& attempt, const ExtentTable& table,
                    Budget budget);
-  // An empty block for reading: header pages only; extents come one by one. Null as above.
+  // An empty block for reading: one header only; extents come one by one. `extent_count` is of the
+  // whole table. Null as above.
   TierBlock* open(const BlockId& block, uint32_t slot, uint32_t extent_count, Budget budget);
   // Pages for one absent extent of a pinned, open block; it is kReading from here on. Those of a
   // resident block count as kPull until its last unpin. False: no room now.
@@ -144,6 +148,9 @@ class DramTier {
   // Lets the bytes of a present extent without users go, of a clean block, pinned or not: how a
   // pull larger than DRAM keeps its headers and streams the rest.
   void drop_extent(TierBlock& block, uint32_t extent);
+  // The appends of a granted block are over and no device holds its pages: spare headers and parity
+  // without users go back, so that a resident block keeps only what readers want. Clean, pinned.
+  void drop_coding(TierBlock& block, uint32_t data_count);
   Slab& extent(TierBlock& block, uint32_t extent);
   // For whom the bytes of a granted block are lent to (server/session).
   const Slab& extent(const TierBlock& block, uint32_t extent) const {
@@ -183,6 +190,8 @@ class DramTier {
   void free_block(TierBlock& block);
   void take_overhead(TierBlock& block);
   void give_extent(TierBlock& block, uint32_t extent);
+  void give_pages(TierBlock& block, Slab& slab);
+  void zero(const Slab& slab);
   uint32_t map_home(uint32_t slot) const;
   uint32_t map_find(uint32_t slot) const;
   void map_erase(uint32_t slot);
