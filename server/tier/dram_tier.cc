@@ -84,6 +84,7 @@ TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const Exte
   block->attempt = attempt;
   block->dirty = true;
   block->extent_count = extent_count;
+  block->data_count = table.data_count();
   block->state.assign(extent_count, ExtentState::kReading);
   block->users.assign(extent_count, 0);
   take_overhead(*block);
@@ -104,12 +105,16 @@ TierBlock* DramTier::grant(const BlockId& id, const Attempt& attempt, const Exte
   return block;
 }
 
-TierBlock* DramTier::open(const BlockId& id, uint32_t slot, uint32_t extent_count, Budget budget) {
+TierBlock* DramTier::open(const BlockId& id, uint32_t slot, uint32_t extent_count,
+                          uint32_t data_count, Budget budget) {
   VARVE_ASSERT(slot != kNone);
+  VARVE_ASSERT(data_count > 0);
+  VARVE_ASSERT(data_count <= extent_count, data_count, extent_count);
   TierBlock* block = take_block(overhead_pages(extent_count), budget);
   if (block == nullptr) return nullptr;
   block->block = id;
   block->extent_count = extent_count;
+  block->data_count = data_count;
   block->state.assign(extent_count, ExtentState::kAbsent);
   block->users.assign(extent_count, 0);
   take_overhead(*block);
@@ -143,16 +148,15 @@ void DramTier::drop_extent(TierBlock& block, uint32_t e) {
   VARVE_ASSERT(block.state[e] == ExtentState::kPresent, e);
   if (block.linked()) evictable_pages_ -= extent(block, e).page_count;
   --block.present_count;
+  if (e < block.data_count) --block.data_present_count;
   give_extent(block, e);
 }
 
-void DramTier::drop_coding(TierBlock& block, uint32_t data_count) {
+void DramTier::drop_coding(TierBlock& block) {
   VARVE_ASSERT(block.pins > 0);
   VARVE_ASSERT(!block.dirty);
-  VARVE_ASSERT(data_count > 0);
-  VARVE_ASSERT(data_count <= block.extent_count, data_count, block.extent_count);
   if (!block.spare_headers.empty()) give_pages(block, block.spare_headers);
-  for (uint32_t e = data_count; e < block.extent_count; ++e) {
+  for (uint32_t e = block.data_count; e < block.extent_count; ++e) {
     if (block.state[e] == ExtentState::kPresent && block.users[e] == 0) drop_extent(block, e);
   }
 }
@@ -228,6 +232,7 @@ void DramTier::extent_read(TierBlock& block, uint32_t e, Status status) {
   if (status.ok()) {
     block.state[e] = ExtentState::kPresent;
     ++block.present_count;
+    if (e < block.data_count) ++block.data_present_count;
   } else {
     VARVE_ASSERT(!block.dirty);  // pages of a push are lent: only forget() gives them back
     give_extent(block, e);
@@ -393,7 +398,8 @@ void DramTier::free_block(TierBlock& block) {
   block.fingerprint = Digest{};
   block.state.clear();
   block.users.clear();
-  block.extent_count = block.present_count = 0;
+  block.extent_count = block.data_count = 0;
+  block.present_count = block.data_present_count = 0;
   block.header_present = block.dirty = block.doomed = false;
   block.charged_pages = block.extra_pages = 0;
   block.slot = block.lead_extent = kNone;

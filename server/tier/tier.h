@@ -111,7 +111,8 @@ struct TierBlock : ListHook {
   std::vector<ExtentState> state;  // capacity kExtentsMax from construction (D1)
   std::vector<uint16_t> users;     // per extent: sends that need its bytes; counted by server/op
   uint32_t extent_count = 0;       // of the whole table: data, then parity
-  uint32_t present_count = 0;
+  uint32_t data_count = 0;         // of these, data
+  uint32_t present_count = 0, data_present_count = 0;
   uint32_t pins = 0;  // readers, appends
   bool header_present = false;
   bool dirty = false;   // not yet on flash
@@ -123,6 +124,8 @@ struct TierBlock : ListHook {
   uint32_t lead_extent = ~0u;  // read with the header, ~0 when only the header is; of server/op
   uint32_t pool_index = ~0u;   // of the tier's pool
   Queue<ExtentWaiter, &ExtentWaiter::next> waiters;
+
+  bool whole() const { return data_present_count == data_count; }
 };
 
 inline constexpr uint32_t kTierMapBytesPerBlock = 6;  // counted by the index (its IndexBytes)
@@ -139,9 +142,9 @@ class DramTier {
   // is pinned or dirty (counted as refused).
   TierBlock* grant(const BlockId& block, const Attempt& attempt, const ExtentTable& table,
                    Budget budget);
-  // An empty block for reading: one header only; extents come one by one. `extent_count` is of the
-  // whole table. Null as above.
-  TierBlock* open(const BlockId& block, uint32_t slot, uint32_t extent_count, Budget budget);
+  // An empty block for reading: one header only; extents come one by one. Null as above.
+  TierBlock* open(const BlockId& block, uint32_t slot, uint32_t extent_count, uint32_t data_count,
+                  Budget budget);
   // Pages for one absent extent of a pinned, open block; it is kReading from here on. Those of a
   // resident block count as kPull until its last unpin. False: no room now.
   [[nodiscard]] bool take_extent(TierBlock& block, uint32_t extent, uint32_t bytes);
@@ -150,7 +153,7 @@ class DramTier {
   void drop_extent(TierBlock& block, uint32_t extent);
   // The appends of a granted block are over and no device holds its pages: spare headers and parity
   // without users go back, so that a resident block keeps only what readers want. Clean, pinned.
-  void drop_coding(TierBlock& block, uint32_t data_count);
+  void drop_coding(TierBlock& block);
   Slab& extent(TierBlock& block, uint32_t extent);
   // For whom the bytes of a granted block are lent to (server/session).
   const Slab& extent(const TierBlock& block, uint32_t extent) const {
