@@ -421,20 +421,24 @@ Index::Insert Index::insert(const BlockId& block, BlockState state, Located* out
   return Insert::kDone;
 }
 
-bool Index::place_set(const BlockId& block, uint32_t position, const flash::Place* from,
-                      const flash::Place& to) {
+void Index::place_add(const Located& located, uint32_t position, const flash::Place& to) {
   State& s = *state_;
   VARVE_ASSERT(position < s.width, position, s.width);
   VARVE_ASSERT(to.slice < s.options.slice_count, to.slice);
+  Fragment& fragment = s.at(located.block_slot, position);
+  VARVE_ASSERT(!has_place(fragment), located.block_slot, position);
+  const bool was_thin = s.is_thin(located.block_slot);
+  place_store(to, &fragment);
+  s.thin_changed(was_thin, located.block_slot);
+}
+
+bool Index::place_move(const BlockId& block, const flash::Place& from, const flash::Place& to) {
+  VARVE_ASSERT(to.slice < state_->options.slice_count, to.slice);
   const std::optional<Located> found = find_any(block);
   if (!found) return false;
-  const uint32_t b = found->block_slot;
-  Fragment& fragment = s.at(b, position);
-  if (has_place(fragment) != (from != nullptr)) return false;
-  if (from != nullptr && place_load(fragment) != *from) return false;
-  const bool was_thin = s.is_thin(b);
-  place_store(to, &fragment);
-  s.thin_changed(was_thin, b);
+  const std::optional<uint32_t> position = position_of(*found, from);
+  if (!position) return false;
+  place_store(to, &state_->at(found->block_slot, *position));
   return true;
 }
 

@@ -45,7 +45,7 @@ struct Located {
 
 struct IndexOptions {
   uint32_t blocks_max = 0;  // and as many base ids at most; blocks_max * width: 1 .. 2^31
-  Scheme scheme;            // of every block
+  Scheme scheme = {};       // of every block
   uint32_t slice_count = kSlicesDefault;
   uint64_t hash_seed = 0;  // secret of this process: forged ids cannot be aimed at one bucket
 };
@@ -90,10 +90,10 @@ class Index {
   // A block without places, as it is gathered or published (I2). kExists: that rank is already
   // there, in whatever state (nothing changed). `out` may be null; it is filled unless kFull.
   Insert insert(const BlockId& block, BlockState state, Located* out);
-  // Where the fragment of one position lies from now on. `from` null: it had no place. False when
-  // the block is gone or the fragment lies elsewhere than `from` says.
-  bool place_set(const BlockId& block, uint32_t position, const flash::Place* from,
-                 const flash::Place& to);
+  // The fragment of a position that had no place (asserted) lies there now.
+  void place_add(const Located& located, uint32_t position, const flash::Place& to);
+  // A fragment moved. False when the block is gone or none of it lies at `from`.
+  bool place_move(const BlockId& block, const flash::Place& from, const flash::Place& to);
   // Gathering or memory -> flash: at least k positions have a place.
   void settle(const Located& located);
   // The fragment of one position is gone; the block stays, however few are left.
