@@ -111,6 +111,8 @@ Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
       options_(options),
       session_(env, reactor, options_, *this),
       pieces_(kPieceSendsMax),
+      parity_scratch_(options.parity_scratch_bytes),
+      gather_(std::make_unique_for_overwrite<std::byte[]>(size_t{kDataMax} * kColumnBytes)),
       reaper_(*this) {
   for (const auto& piece : pieces_.all()) {
     piece->request.owner = piece.get();
@@ -145,12 +147,42 @@ Result<FormatId> Core::format(const Format& format) {
   added->format = format;
   added->fingerprint = fingerprint;
   for (const auto& layers : format.ranks) {
-    VARVE_TRY(auto table, ExtentTable::of(layers, Scheme{}));
-    added->tables.push_back(std::move(table));
+    if (auto table = ExtentTable::of(layers, Scheme{}); !table) return table.error();
   }
+  if (session_.state() == SessionState::kReady) use_scheme(*added);
   formats_.push_back(std::move(added));
   register_formats();
   return static_cast<FormatId>(formats_.size());
+}
+
+// The tables follow from the daemon's scheme; those of earlier ones stay, as ops may hold them.
+void Core::use_scheme(ClientFormat& format) {
+  const auto known = std::find_if(format.tables.begin(), format.tables.end(),
+                                  [this](const auto& tables) { return tables->scheme == scheme_; });
+  if (known != format.tables.end()) {
+    format.current = known->get();
+    return;
+  }
+  auto tables = std::make_unique<ClientFormat::Tables>();
+  tables->scheme = scheme_;
+  for (const auto& layers : format.format.ranks) {
+    auto table = ExtentTable::of(layers, scheme_);
+    if (!table) {
+      format.answered = true;
+      format.refused = Status::unsupported("the format has too many extents for the scheme");
+      return log_refusal(format);
+    }
+    tables->ranks.push_back(*std::move(table));
+  }
+  VARVE_ASSERT(format.tables.size() < kSchemes.size());
+  format.current = tables.get();
+  format.tables.push_back(std::move(tables));
+}
+
+const ExtentTable& Core::table(FormatId id, uint32_t rank) {
+  const ClientFormat* format = find_format(id);
+  VARVE_ASSERT(format != nullptr && format->current != nullptr, id);
+  return format->current->ranks[rank];
 }
 
 // One at a time: a few large ones would fill the urgent lane.
@@ -192,8 +224,8 @@ void Core::log_refusal(ClientFormat& format) {
   if (format.refusal_logged) return;
   format.refusal_logged = true;
   uint64_t bytes_max = 0;
-  for (const ExtentTable& table : format.tables)
-    bytes_max = std::max<uint64_t>(bytes_max, table.block_bytes);
+  for (uint32_t rank = 0; rank < format.format.rank_count(); ++rank)
+    bytes_max = std::max(bytes_max, format.format.block_bytes(rank));
   logf(LogLevel::kError, "client",
        "format %016" PRIx64 " (lineage %s, %u ranks, blocks of up to %" PRIu64
        " bytes) is refused by the daemon at %s: %s (%s); every op of it ends with that",
@@ -370,6 +402,7 @@ void Core::release_on_wire(uint64_t server_lease) {
 
 void Core::give_piece(PieceSend* piece) {
   piece->op = nullptr;
+  parity_scratch_.give(piece->parity);
   pieces_.give(piece);
   wake_pushes();
 }
@@ -410,7 +443,8 @@ void Core::close() {
 
 bool Core::at_rest() const {
   const bool fenced = !closing_ || session_.quiet();
-  return ops_.empty() && reaper_.dead.empty() && pieces_.used() == 0 && !holds_lease() && fenced;
+  return ops_.empty() && reaper_.dead.empty() && pieces_.used() == 0 &&
+         parity_scratch_.used() == 0 && !holds_lease() && fenced;
 }
 
 const ClientCounters& Core::counters() const {
@@ -422,6 +456,9 @@ const ClientCounters& Core::counters() const {
 }
 
 void Core::on_ready() {
+  scheme_ = Scheme{session_.hello().k, session_.hello().m};
+  for (const auto& format : formats_)
+    use_scheme(*format);
   pace_.begin_session(session_.hello().pulls_max, session_.hello().attempts_max);
   register_formats();
   wake_all();
@@ -505,6 +542,9 @@ Status check_options(const ClientOptions& o) {
   if (o.name.size() > wire::kTextBytesMax) return Status::invalid("client: name over 256 bytes");
   if (o.pull_credit_bytes < 4 * uint64_t{kExtentBytesMax}) {
     return Status::invalid("client: pull_credit_bytes is at least 16 MiB");
+  }
+  if (o.parity_scratch_bytes < kParityScratchBytesMin) {
+    return Status::invalid("client: parity_scratch_bytes is at least 1 MiB");
   }
   if (o.ops_max == 0) return Status::invalid("client: ops_max is at least 1");
   if (o.reconnect_ns_min == 0 || o.reconnect_ns_max < o.reconnect_ns_min) {

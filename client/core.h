@@ -15,14 +15,18 @@
 
 #include "client/layout.h"
 #include "client/pace.h"
+#include "client/scratch.h"
 #include "client/session.h"
 #include "client/varve.h"
 
 namespace varve {
 
 inline constexpr uint32_t kPieceSendsMax = 64;  // EXTENT frames under way, all lanes
-inline constexpr uint32_t kFormatsMax = 256;    // per client
-inline constexpr uint32_t kRegionsMax = 4096;   // registered at a time
+// One round of the widest scheme, so that any push gets on.
+inline constexpr uint64_t kParityScratchBytesMin = 1 * kMiB;
+static_assert(kParityScratchBytesMin >= uint64_t{kParityMax} * kPayloadBytesMax);
+inline constexpr uint32_t kFormatsMax = 256;   // per client
+inline constexpr uint32_t kRegionsMax = 4096;  // registered at a time
 // Events that nobody took: beyond this nothing new is begun.
 inline constexpr uint32_t kEventsMax = 65536;
 inline constexpr Nanos kDeadlineMax = 24 * 3600 * kSecond;  // longer ones count as this
@@ -36,13 +40,18 @@ constexpr bool is_for_now(Code code) {
 }
 
 struct ClientFormat {
+  struct Tables {
+    Scheme scheme;
+    std::vector<ExtentTable> ranks;
+  };
   Format format;
   Digest fingerprint;
-  std::vector<ExtentTable> tables;  // per rank, at k of the session (1 until coding joins)
+  std::vector<std::unique_ptr<Tables>> tables;  // of each scheme that was met
   // Of this session:
-  uint32_t handle = 0;       // 0 = not registered (yet)
-  Status refused;            // why the daemon does not take it
-  uint64_t register_op = 0;  // 0 = not asked yet
+  const Tables* current = nullptr;  // set while registered, and while an op may look at it
+  uint32_t handle = 0;              // 0 = not registered (yet)
+  Status refused;                   // why the daemon does not take it
+  uint64_t register_op = 0;         // 0 = not asked yet
   bool answered = false;
   bool refusal_logged = false;  // once, however often the session comes back
 };
@@ -126,6 +135,7 @@ struct PieceSend {
   SendRequest request;
   ClientPushOp* op = nullptr;
   uint32_t bytes = 0;
+  Columns parity;  // what it carries if not the caller's memory
 };
 
 class Core final : public ClientCore, private SessionUser {
@@ -170,8 +180,13 @@ class Core final : public ClientCore, private SessionUser {
   const ClientLease* find_lease(uint64_t lease);
   bool holds_lease() const;
   void release_on_wire(uint64_t server_lease);
+  const ExtentTable& table(FormatId format, uint32_t rank);  // of the session's scheme
   PieceSend* take_piece() { return pieces_.take(); }
   void give_piece(PieceSend* piece);
+  void wake_pushes();  // room for what leaves: pieces, scratch
+  Scratch& parity_scratch() { return parity_scratch_; }
+  // A column for each data position, for the use of one call.
+  ByteSpan gather() { return {gather_.get(), size_t{kDataMax} * kColumnBytes}; }
   void emit(Event event) {
     events_.push_back(std::move(event));
     changed();
@@ -195,12 +210,12 @@ class Core final : public ClientCore, private SessionUser {
   void on_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
                const Placement& where) override;
   void on_tick() override;
+  void use_scheme(ClientFormat& format);
   void register_formats();
   void on_format_ok(uint64_t op, const wire::FormatOk& ok);
   void log_refusal(ClientFormat& format);
   void on_stray(const wire::Frame& frame);
   void wake_all();
-  void wake_pushes();
   Result<OpId> admit();
   template <class OpType>
   OpId adopt(std::unique_ptr<OpType> op);
@@ -224,6 +239,9 @@ class Core final : public ClientCore, private SessionUser {
   std::map<uint64_t, ClientLease> leases_;
   std::deque<Event> events_;
   Pool<PieceSend> pieces_;
+  Scheme scheme_;  // of the newest session
+  Scratch parity_scratch_;
+  std::unique_ptr<std::byte[]> gather_;
   Pace pace_;
   Reaper reaper_;
   OpId last_op_ = 0;

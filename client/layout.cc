@@ -90,6 +90,40 @@ uint32_t BoundLayout::pieces(uint32_t slot, const ExtentSpec& extent, uint32_t o
   return covered;
 }
 
+ConstByteSpan BoundLayout::view(uint32_t slot, const ExtentSpec& extent, uint32_t offset,
+                                uint32_t length, ByteSpan scratch) const {
+  VARVE_ASSERT(length > 0 && length <= scratch.size(), length, scratch.size());
+  iovec run[kPayloadPiecesMax];
+  for (uint32_t done = 0; done < length;) {
+    uint32_t count = 0;
+    const uint32_t covered = pieces(slot, extent, offset + done, length - done, run, &count);
+    if (done == 0 && count == 1 && covered == length) {
+      return {static_cast<const std::byte*>(run[0].iov_base), length};
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+      std::memcpy(scratch.data() + done, run[i].iov_base, run[i].iov_len);
+      done += static_cast<uint32_t>(run[i].iov_len);
+    }
+  }
+  return scratch.first(length);
+}
+
+void BoundLayout::scatter(uint32_t slot, const ExtentSpec& extent, uint32_t offset,
+                          ConstByteSpan bytes) const {
+  VARVE_ASSERT(offset + bytes.size() <= extent.bytes, offset, bytes.size(), extent.bytes);
+  iovec run[kPayloadPiecesMax];
+  while (!bytes.empty()) {
+    uint32_t count = 0;
+    const auto length = static_cast<uint32_t>(bytes.size());
+    offset += pieces(slot, extent, offset, length, run, &count);
+    VARVE_ASSERT(count > 0);
+    for (uint32_t i = 0; i < count; ++i) {
+      std::memcpy(run[i].iov_base, bytes.data(), run[i].iov_len);
+      bytes = bytes.subspan(run[i].iov_len);
+    }
+  }
+}
+
 BoundLayout::Range BoundLayout::range_of(const ExtentSpec& extent, uint32_t layer_first,
                                          uint32_t layer_count) const {
   if (extent.layer_count == 1) return {0, extent.bytes};  // a layer or a cut of it

@@ -31,6 +31,13 @@ class BoundLayout {
   uint32_t pieces(uint32_t slot, const ExtentSpec& extent, uint32_t offset, uint32_t length,
                   std::span<iovec> pieces, uint32_t* count) const;
 
+  // The same bytes to read: where they are if they lie in one piece, else copied into `scratch`,
+  // which holds `length` bytes.
+  ConstByteSpan view(uint32_t slot, const ExtentSpec& extent, uint32_t offset, uint32_t length,
+                     ByteSpan scratch) const;
+  // Copies `bytes` to where those from `offset` of `extent` belong.
+  void scatter(uint32_t slot, const ExtentSpec& extent, uint32_t offset, ConstByteSpan bytes) const;
+
   // Where the bytes of the given layers lie inside `extent`: it may hold others beside them.
   struct Range {
     uint32_t begin = 0, end = 0;

@@ -10,17 +10,32 @@ ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout
     : ClientOp(core, op, request.tag, request.deadline_ns),
       request_(std::move(request)),
       layout_(std::move(layout)),
-      table_(&core.find_format(request_.format)->tables[request_.rank]),
       blocks_(request_.ids.size()),
       blocks_alive_(static_cast<uint32_t>(request_.ids.size())) {
   core_.hold_regions(layout_, Core::Hold::kTake);
-  restart();
+}
+
+// What has arrived of layers that were not handed over counts no more: it will come again.
+void ClientPullOp::forget() {
+  VARVE_ASSERT(receiving_ == 0, receiving_);
+  for (uint32_t e = extent_first_; e < extent_first_ + extent_count_; ++e) {
+    const ExtentSpec& spec = table().extents[e];
+    if (spec.layer_first + spec.layer_count <= request_.layer_first + next_layer_) continue;
+    for (uint32_t b = 0; b < blocks_.size(); ++b) {
+      if (blocks_[b].code == Code::kOk && progress(b, e).settled) bytes_ -= spec.bytes;
+    }
+  }
+  for (Block& block : blocks_)
+    block.missing = 1;
+  progress_.clear();
+  extent_count_ = 0;
 }
 
 // Nothing has arrived of the layers from next_layer_ on; those before were handed over and stay as
 // they are.
 void ClientPullOp::restart() {
-  VARVE_ASSERT(receiving_ == 0, receiving_);
+  VARVE_ASSERT(receiving_ == 0 && extent_count_ == 0, receiving_, extent_count_);
+  table_ = &core_.table(request_.format, request_.rank);
   VARVE_ASSERT(next_layer_ < request_.layer_count, next_layer_);
   const auto& extents = table().extents;
   const uint32_t layer_first = request_.layer_first + next_layer_;
@@ -31,11 +46,6 @@ void ClientPullOp::restart() {
   uint32_t end = first;
   while (end < extents.size() && extents[end].layer_first < layer_end)
     ++end;
-  for (uint32_t b = 0; b < blocks_.size() && !progress_.empty(); ++b) {
-    if (blocks_[b].code != Code::kOk) continue;
-    for (uint32_t e = first; e < end; ++e)
-      bytes_ -= progress(b, e).settled ? extents[e].bytes : 0;
-  }
   extent_first_ = first;
   extent_count_ = end - extent_first_;
   VARVE_ASSERT(extent_count_ > 0);
@@ -102,6 +112,7 @@ bool ClientPullOp::ask() {
   if (!take_slot(Pace::Kind::kPull, started_ns_ + std::min(request_.slack_ns, kDeadlineMax))) {
     return false;
   }
+  restart();
   wire::Pull body;
   body.format = format->handle;
   body.rank = request_.rank;
@@ -115,6 +126,7 @@ bool ClientPullOp::ask() {
   wire_op_ = core_.next_wire_op();
   if (!session.send_urgent(session.encoder().pull(wire_op_, body, request_.ids))) {
     give_slot();
+    forget();
     retry_later(Status::overloaded("the urgent lane is full"));
     return false;
   }
@@ -309,7 +321,7 @@ void ClientPullOp::take_pulled(const wire::PulledView& answer) {
 // Refused before anything was sent.
 void ClientPullOp::ask_again(Status refused) {
   core_.unroute(wire_op_);
-  restart();
+  forget();
   stage_ = Stage::kAsk;
   retry_later(refused);
 }
@@ -338,7 +350,7 @@ void ClientPullOp::on_lost(Status cause) {
     return wake();
   }
   resent_ = true;  // once (I8)
-  restart();
+  forget();
   stage_ = Stage::kAsk;
 }
 

@@ -33,12 +33,13 @@ class ClientPullOp final : public ClientOp {
   };
   struct Block {
     Code code = Code::kOk;
-    uint32_t missing = 0;
+    uint32_t missing = 1;  // extents; of how many is known when the session is
     Attempt attempt;
   };
   bool ask();
   void ask_again(Status refused);
   bool name_lease(wire::Pull& body);
+  void forget();
   void restart();
   bool fits(const wire::Data& data, uint32_t payload_bytes);
   void copy_out(const wire::Data& data, uint32_t payload_bytes, const std::byte* from);
@@ -56,7 +57,7 @@ class ClientPullOp final : public ClientOp {
 
   PullRequest request_;
   BoundLayout layout_;
-  const ExtentTable* table_;
+  const ExtentTable* table_ = nullptr;  // of the session that was asked last
   Stage stage_ = Stage::kAsk;
   uint32_t extent_first_ = 0, extent_count_ = 0;
   std::vector<Progress> progress_;

@@ -10,9 +10,9 @@ ClientPushOp::ClientPushOp(Core& core, OpId op, PushRequest request, BoundLayout
     : ClientOp(core, op, request.tag, request.deadline_ns),
       request_(std::move(request)),
       layout_(std::move(layout)),
-      table_(&core.find_format(request_.format)->tables[request_.rank]),
       blocks_(request_.ids.size()),
-      layer_final_(table_->layer_last_extent.size()),
+      parity_(core.parity_scratch(), core.gather()),
+      layer_final_(core.find_format(request_.format)->format.ranks[request_.rank].size()),
       unsettled_(static_cast<uint32_t>(request_.ids.size())),
       open_(unsettled_) {
   core_.hold_regions(layout_, Core::Hold::kTake);
@@ -56,7 +56,9 @@ bool ClientPushOp::begin() {
     cancel(session.last_error());
     return false;
   }
-  return session.usable() && format->handle != 0;
+  if (!session.usable() || format->handle == 0) return false;
+  table_ = &core_.table(request_.format, request_.rank);
+  return true;
 }
 
 // One RESERVE at a time: the answer decides where the next one begins.
@@ -210,7 +212,7 @@ void ClientPushOp::take_grant(Window& window, uint32_t index, const Attempt& att
   block.answer = Answer::kGranted;
   block.attempt = attempt;
   block.code = Code::kOk;
-  block.entries.resize(table_->extents.size());
+  block.entries.resize(table_->count());
   ++window.unsettled;
   news_ = true;
   retry_anew();
@@ -316,6 +318,7 @@ ClientPushOp::Sent ClientPushOp::send_extent(Window& window, uint32_t index) {
   while (window.offset < spec.bytes) {
     if (send_piece(window, index, spec) == Sent::kNoRoom) return Sent::kNoRoom;
   }
+  if (send_parity(window, index) == Sent::kNoRoom) return Sent::kNoRoom;
   const bool last = window.extent + 1 == table_->extents.size();
   if (last && !commit(window, index)) return Sent::kNoRoom;
   bytes_ += spec.bytes;
@@ -335,20 +338,73 @@ ClientPushOp::Sent ClientPushOp::send_piece(Window& window, uint32_t index,
   const uint32_t covered = layout_.pieces(request_.slots[index], spec, window.offset, length,
                                           piece->request.payload, &count);
   piece->request.payload_count = count;
-  piece->op = this;
   piece->bytes = covered;
   wire::Extent head;
-  head.reserve_op = window.wire_op;
-  head.index = index - window.first;
   head.extent = window.extent;
   head.offset = window.offset;
-  head.extent_bytes = spec.bytes;
   head.stored_crc = blocks_[index].entries[window.extent].stored_crc;
-  head.attempt = blocks_[index].attempt;
-  piece->request.head = session.encoder().extent(window.wire_op, head);
-  ++sending_;
-  session.send_bulk(lane, piece->request);
+  queue(*piece, window, index, head);
   window.offset += covered;
+  return Sent::kAll;
+}
+
+void ClientPushOp::queue(PieceSend& piece, const Window& window, uint32_t index,
+                         wire::Extent head) {
+  ClientSession& session = core_.session();
+  head.reserve_op = window.wire_op;
+  head.index = index - window.first;
+  head.extent_bytes = table_->bytes_at(head.extent);
+  head.attempt = blocks_[index].attempt;
+  piece.op = this;
+  piece.request.head = session.encoder().extent(window.wire_op, head);
+  ++sending_;
+  session.send_bulk(lane_of(index), piece.request);
+}
+
+// The pieces of its parity extents take turns, as the columns of all are made at once; the checksum
+// that counts is that of each one's last piece.
+ClientPushOp::Sent ClientPushOp::send_parity(Window& window, uint32_t index) {
+  const uint32_t stripe = table_->stripe_at(window.extent);
+  const Stripe& of_stripe = table_->stripes[stripe];
+  const bool ends_stripe = window.extent + 1 == of_stripe.first + of_stripe.count;
+  if (table_->scheme.m == 0 || !ends_stripe) return Sent::kAll;
+  Block& block = blocks_[index];
+  const StripeOut::Of of{BlockId{request_.ids[index], request_.rank}, block.attempt,
+                         request_.slots[index], stripe};
+  if (!parity_.is(of)) {
+    parity_.drop();
+    parity_.begin(*table_, layout_, of);
+  }
+  while (!parity_.finished()) {
+    if (send_parity_piece(window, index) == Sent::kNoRoom) return Sent::kNoRoom;
+  }
+  for (uint32_t j = 0; j < table_->scheme.m; ++j)
+    block.entries[table_->parity_at(stripe, j)] = parity_.entry(j);
+  return Sent::kAll;
+}
+
+ClientPushOp::Sent ClientPushOp::send_parity_piece(Window& window, uint32_t index) {
+  const uint32_t stripe = table_->stripe_at(window.extent);
+  // Asked before anything is made, so that no scratch waits for a lane.
+  const uint32_t bytes_max = std::min(kPayloadBytesMax, table_->stripes[stripe].bytes);
+  if (!core_.session().can_send_bulk(lane_of(index), bytes_max)) return Sent::kNoRoom;
+  const auto next = parity_.piece();
+  if (!next) ++core_.count().parity_waits;
+  PieceSend* piece = next ? core_.take_piece() : nullptr;
+  if (piece == nullptr) return Sent::kNoRoom;
+  piece->parity.swap(*next->columns);
+  piece->bytes = next->bytes;
+  piece->request.payload_count = static_cast<uint32_t>(piece->parity.size());
+  for (uint32_t c = 0; c < piece->parity.size(); ++c) {
+    const uint32_t bytes = std::min(kColumnBytes, next->bytes - c * kColumnBytes);
+    piece->request.payload[c] = iovec{piece->parity[c], bytes};
+  }
+  wire::Extent head;
+  head.extent = table_->parity_at(stripe, next->j);
+  head.offset = next->offset;
+  head.stored_crc = parity_.entry(next->j).stored_crc;
+  queue(*piece, window, index, head);
+  parity_.sent();
   return Sent::kAll;
 }
 
@@ -392,7 +448,8 @@ bool ClientPushOp::commit(Window& window, uint32_t index) {
 void ClientPushOp::on_sent(PieceSend& piece) {
   VARVE_ASSERT(sending_ > 0);
   --sending_;
-  core_.count().pushed_bytes += piece.request.status.ok() ? piece.bytes : 0;
+  uint64_t& bytes = piece.parity.empty() ? core_.count().pushed_bytes : core_.count().parity_bytes;
+  bytes += piece.request.status.ok() ? piece.bytes : 0;
   wake();
 }
 
@@ -404,6 +461,10 @@ void ClientPushOp::settle(uint32_t index, Code code) {
   block.code = code;
   block.entries = {};
   --unsettled_;
+  if (!block.attempt.is_none() && parity_.is_of(block.attempt)) {
+    parity_.drop();
+    core_.wake_pushes();
+  }
   if (code == Code::kOk) ++core_.count().pushed_blocks;
   wake();
 }
@@ -437,6 +498,7 @@ void ClientPushOp::give_back() {
     }
   }
   windows_.clear();
+  parity_.drop();
   end_attempts(attempts_);
   for (uint32_t i = 0; i < blocks_.size(); ++i) {
     Block& block = blocks_[i];
@@ -455,6 +517,7 @@ void ClientPushOp::on_timer() {
 
 void ClientPushOp::on_lost(Status cause) {
   attempts_ = 0;
+  parity_.drop();
   for (const Window& window : windows_)
     core_.unroute(window.wire_op);
   windows_.clear();

@@ -4,7 +4,8 @@
 // The ids are reserved in prefix order, window by window: a RESERVE for a run of ids, at most one
 // under way, as many ids as the pace allows. What the daemon refuses for now is asked again after a
 // pause until the deadline. Payload leaves straight from the caller's memory; both checksums are
-// computed in one fused pass just before an extent's pieces are queued. Extents and COMMIT of one
+// computed in one fused pass just before an extent's pieces are queued. Behind the last data extent
+// of a stripe its parity leaves, made in scratch round by round. Extents and COMMIT of one
 // block share one bulk lane, so the order is the lane's. Blocks are independent (I9). The terminal
 // event comes when no send refers to the caller's memory.
 // Invariants:
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "client/core.h"
+#include "client/stripe_out.h"
 
 namespace varve {
 
@@ -75,6 +77,9 @@ class ClientPushOp final : public ClientOp {
   Sent send_window(Window& window);
   Sent send_extent(Window& window, uint32_t block);  // the cursor's extent of this block
   Sent send_piece(Window& window, uint32_t block, const ExtentSpec& spec);
+  Sent send_parity(Window& window, uint32_t block);  // of the stripe that the cursor's extent ends
+  Sent send_parity_piece(Window& window, uint32_t block);
+  void queue(PieceSend& piece, const Window& window, uint32_t block, wire::Extent head);
   bool commit(Window& window, uint32_t block);
   void seal_entry(uint32_t block, uint32_t extent);
   bool extent_final(uint32_t extent) const;
@@ -88,10 +93,11 @@ class ClientPushOp final : public ClientOp {
 
   PushRequest request_;
   BoundLayout layout_;
-  const ExtentTable* table_;
+  const ExtentTable* table_ = nullptr;  // the session's, from kMove on
   Stage stage_ = Stage::kBegin;
   std::vector<Block> blocks_;
   std::deque<Window> windows_;  // oldest first; gone when nothing of them is owed
+  StripeOut parity_;            // of the one block whose parity is leaving
   std::vector<bool> layer_final_;
   uint32_t sending_ = 0;  // pieces that refer to the caller's memory
   uint32_t unsettled_ = 0;

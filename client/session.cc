@@ -25,6 +25,7 @@ bool is_expected(wire::FrameType type, wire::LaneKind lane) {
     case wire::FrameType::kCommitted:
     case wire::FrameType::kAborted:
     case wire::FrameType::kPulled:
+    case wire::FrameType::kLost:
     case wire::FrameType::kFenced:
     case wire::FrameType::kPing:
     case wire::FrameType::kPong:
@@ -223,8 +224,9 @@ void ClientSession::on_hello_ok(Lane& lane, const wire::HelloOk& ok) {
   if (lane.welcomed) return drop(Status::invalid("a second HELLO_OK"));
   lane.welcomed = true;
   if (lane.index == 0) {
-    if (ok.k != 1 || ok.m != 0) {
-      return drop(Status::unsupported("the daemon's scheme needs a client that can code"));
+    if (!Scheme{ok.k, ok.m}.valid()) {
+      refusal_ = "scheme " + Scheme{ok.k, ok.m}.text();
+      return drop(Status::unsupported("the daemon's scheme is none that this client knows"));
     }
     check_identity(ok);
     hello_ = ok;

@@ -43,6 +43,9 @@ struct ClientOptions {
   std::string name = "client";  // shown to operators
   uint32_t bulk_lanes = 1;      // 1 .. 4
   uint64_t pull_credit_bytes = 64 * kMiB;
+  // Parity on its way out, when the daemon codes. Full: pushes wait until some of it has left.
+  // At least 1 MiB; beyond 16 MiB no more of it can be under way.
+  uint64_t parity_scratch_bytes = 16 * kMiB;
   uint32_t ops_max = 256;
   Nanos connect_ns_max = 2 * kSecond;
   Nanos reconnect_ns_min = 50 * kMillisecond;  // doubles up to
@@ -151,6 +154,8 @@ struct ClientCounters {
   uint64_t matches = 0, match_ids = 0, hit_ids = 0;
   uint64_t pulls = 0, pulled_blocks = 0, pulled_bytes = 0, failed_blocks = 0, corrupt_extents = 0;
   uint64_t pushes = 0, pushed_blocks = 0, pushed_bytes = 0, existing_blocks = 0, refused_blocks = 0;
+  uint64_t parity_bytes = 0;    // sent besides pushed_bytes
+  uint64_t parity_waits = 0;    // pushes that found parity_scratch_bytes full
   uint64_t retries = 0;         // pauses before an op asked again what was refused or busy
   uint64_t retried_blocks = 0;  // ids of pushes that were asked for again
   // Sessions whose node or salt was not that of the session before: cached base ids miss.

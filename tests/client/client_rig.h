@@ -156,7 +156,7 @@ class KvRig : public ClientRig {
  public:
   KvRig(const std::vector<uint32_t>& layer_bytes, uint32_t slots, RigOptions options = {})
       : ClientRig(std::move(options)), format(format_of(layer_bytes)), slot_count(slots) {
-    table = *ExtentTable::of(format.ranks[0], Scheme{});
+    table = *ExtentTable::of(format.ranks[0], Scheme{daemon_options.k, daemon_options.m});
     uint64_t at = 0;
     for (const uint32_t bytes : layer_bytes) {
       LayerLayout layer;
@@ -226,6 +226,18 @@ class KvRig : public ClientRig {
       const LayerLayout& l = layout.layers[layer];
       const uint32_t segment_bytes = format.ranks[0][layer].bytes / l.segments;
       const auto bytes = layer_content(id, layer, salt);
+      for (uint32_t s = 0; s < l.segments; ++s) {
+        std::memcpy(memory.data() + l.offset + slot * l.stride + s * l.segment_stride,
+                    bytes.data() + size_t{s} * segment_bytes, segment_bytes);
+      }
+    }
+  }
+  // What the store holds of a block, into the memory of a slot.
+  void put_into_memory(const BlockId& id, uint32_t slot) {
+    for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
+      const LayerLayout& l = layout.layers[layer];
+      const uint32_t segment_bytes = format.ranks[0][layer].bytes / l.segments;
+      const auto bytes = stored_layer(id.base, layer);
       for (uint32_t s = 0; s < l.segments; ++s) {
         std::memcpy(memory.data() + l.offset + slot * l.stride + s * l.segment_stride,
                     bytes.data() + size_t{s} * segment_bytes, segment_bytes);

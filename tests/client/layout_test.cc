@@ -122,6 +122,41 @@ TEST(LayoutTest, NeighboursAreJoinedIntoOnePiece) {
   EXPECT_EQ(pieces[0].iov_len, 8192u);
 }
 
+// What is scattered is what a view shows, however the memory is cut; bytes beside it stay.
+TEST(LayoutTest, AViewShowsWhatWasScattered) {
+  constexpr uint32_t kBytes = 120000;
+  for (const uint32_t segments : {1u, 3u, 1000u}) {  // 1000: more pieces than one call answers
+    SCOPED_TRACE(segments);
+    Drawn drawn;
+    drawn.layers = {{LayerKind::kFull, kBytes}};
+    const RegionId region = add_region(drawn, 4 * kBytes);
+    drawn.layout.layers = {{region, 0, 2 * kBytes, segments, kBytes / segments + 16}};
+    const auto table = *ExtentTable::of(drawn.layers, Scheme{});
+    const std::vector<uint32_t> slots = {1};
+    const auto bound = *BoundLayout::bind(drawn.layout, drawn.layers, slots, drawn.regions);
+    const ExtentSpec& extent = table.extents[0];
+    std::vector<std::byte> bytes(kBytes), scratch(kBytes);
+    Random random(segments);
+    for (std::byte& b : bytes)
+      b = static_cast<std::byte>(random.next());
+    const std::byte beside = drawn.memory[0][2 * kBytes + kBytes / segments];
+    bound.scatter(1, extent, 0, ConstByteSpan(bytes).first(1000));
+    bound.scatter(1, extent, 1000, ConstByteSpan(bytes).subspan(1000));
+    for (const uint32_t offset : {0u, 1u, 777u, kBytes - 1}) {
+      for (const uint32_t length : {1u, 100u, kBytes}) {
+        const uint32_t n = std::min(length, kBytes - offset);
+        const ConstByteSpan view = bound.view(1, extent, offset, n, scratch);
+        ASSERT_EQ(view.size(), n);
+        ASSERT_EQ(std::memcmp(view.data(), bytes.data() + offset, n), 0) << offset << " " << n;
+        const bool in_place = view.data() != scratch.data();
+        EXPECT_EQ(in_place, segments == 1 || (offset + n - 1) / (kBytes / segments) ==
+                                                 offset / (kBytes / segments));
+      }
+    }
+    if (segments > 1) EXPECT_EQ(drawn.memory[0][2 * kBytes + kBytes / segments], beside);
+  }
+}
+
 TEST(LayoutTest, TheRangeOfSomeLayersOfARunIsTheirBytes) {
   Drawn drawn;
   drawn.slots = 1;

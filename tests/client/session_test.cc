@@ -155,12 +155,30 @@ TEST_F(SessionTest, AConnectionThatFailsKeepsItsCause) {
   EXPECT_EQ(session_->last_error_text().rfind("daemon: ", 0), 0u);
 }
 
-TEST_F(SessionTest, ASchemeThatNeedsCodingIsRefusedByName) {
-  daemon_options_.k = 2;
-  daemon_options_.m = 1;
+TEST_F(SessionTest, ASchemeThatNobodyTestedIsRefusedByName) {
+  daemon_options_.k = 7;
+  daemon_options_.m = 2;
   start();
   ASSERT_TRUE(until_lost());
   EXPECT_EQ(user_.lost[0].code(), Code::kUnsupported);
+  EXPECT_NE(session_->last_error_text().find("scheme 7+2"), std::string::npos);
+}
+
+TEST_F(SessionTest, EveryOfferedSchemeIsWelcome) {
+  for (const Scheme scheme : kSchemes) {
+    daemon_options_.k = scheme.k;
+    daemon_options_.m = scheme.m;
+    if (session_ == nullptr) {
+      start();
+    } else {
+      daemon_->options() = daemon_options_;
+      daemon_->close_lane(0);
+      ASSERT_TRUE(until_lost(user_.lost.size() + 1));
+    }
+    ASSERT_TRUE(until_ready()) << scheme.text();
+    EXPECT_EQ(session_->hello().k, scheme.k);
+    EXPECT_EQ(session_->hello().m, scheme.m);
+  }
 }
 
 TEST_F(SessionTest, AMissingDaemonIsTriedWithABackoffThatDoubles) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "common/erasure/erasure.h"
+
 namespace varve {
 
 // One message on its way out; payload and head are ours until on_sent.
@@ -79,12 +81,37 @@ std::vector<std::byte> ScriptedDaemon::content(const BlockId& id, uint32_t exten
   return out;
 }
 
+void ScriptedDaemon::add_parity(Stored& stored) {
+  const Scheme scheme = stored.table.scheme;
+  const Coder coder(scheme);
+  for (const Stripe& stripe : stored.table.stripes) {
+    std::vector<std::vector<std::byte>> parity(scheme.m, std::vector<std::byte>(stripe.bytes));
+    for (uint32_t at = 0; at < stripe.bytes; at += kColumnBytes) {
+      std::vector<ConstByteSpan> sources(scheme.k);
+      std::vector<ByteSpan> outputs;
+      for (uint32_t p = 0; p < stripe.count; ++p) {
+        const ConstByteSpan member = stored.extents[stripe.first + p];
+        if (member.size() > at) {
+          sources[p] = member.subspan(at, std::min<size_t>(kColumnBytes, member.size() - at));
+        }
+      }
+      for (auto& bytes : parity)
+        outputs.push_back(ByteSpan(bytes).subspan(at, std::min(kColumnBytes, stripe.bytes - at)));
+      if (scheme.m > 0) coder.run(sources, outputs);
+    }
+    for (auto& bytes : parity)
+      stored.extents.push_back(std::move(bytes));
+  }
+}
+
 void ScriptedDaemon::put(const BlockId& id, const ExtentTable& table, uint64_t salt) {
   Stored stored;
   stored.attempt = Attempt{1, 0, ++last_attempt_};
+  stored.table = table;
   for (uint32_t e = 0; e < table.extents.size(); ++e) {
     stored.extents.push_back(content(id, e, table.extents[e].bytes, salt));
   }
+  add_parity(stored);
   store_[id] = std::move(stored);
 }
 
@@ -156,19 +183,53 @@ void ScriptedDaemon::pump(Lane& lane) {
   }
 }
 
-wire::Data ScriptedDaemon::data_of(const BlockId& id, uint32_t block, uint32_t extent) const {
+ExtentEntry ScriptedDaemon::entry_of(const BlockId& id, uint32_t extent) const {
   const Stored& stored = store_.at(id);
+  const auto& bytes = stored.extents.at(extent);
+  ExtentEntry entry;
+  entry.stored_bytes = entry.decoded_bytes = static_cast<uint32_t>(bytes.size());
+  entry.stripe = static_cast<uint16_t>(stored.table.stripe_at(extent));
+  ExtentDigest digest(checksum_seed(id, extent, stored.attempt));
+  digest.update(bytes);
+  entry.stored_crc = digest.stored_crc();
+  entry.decoded_xxh3 = digest.decoded_xxh3();
+  return entry;
+}
+
+wire::Data ScriptedDaemon::data_of(const BlockId& id, uint32_t block, uint32_t extent) const {
   wire::Data data;
   data.block = block;
   data.extent = extent;
-  data.attempt = stored.attempt;
-  const auto& bytes = stored.extents[extent];
-  data.entry.stored_bytes = data.entry.decoded_bytes = static_cast<uint32_t>(bytes.size());
-  ExtentDigest digest(checksum_seed(id, extent, stored.attempt));
-  digest.update(bytes);
-  data.entry.stored_crc = digest.stored_crc();
-  data.entry.decoded_xxh3 = digest.decoded_xxh3();
+  data.attempt = store_.at(id).attempt;
+  data.entry = entry_of(id, extent);
   return data;
+}
+
+wire::LostExtent ScriptedDaemon::lost_of(const BlockId& id, uint32_t block, uint32_t extent,
+                                         wire::LostState state) const {
+  wire::LostExtent row;
+  row.block = block;
+  row.extent = extent;
+  row.state = state;
+  row.code = static_cast<uint8_t>(state == wire::LostState::kLost ? Code::kIo : Code::kOk);
+  row.attempt = store_.at(id).attempt;
+  row.entry = entry_of(id, extent);
+  return row;
+}
+
+void ScriptedDaemon::send_lost(uint64_t op, const wire::LostExtent& row) {
+  send(0, encoder_.lost(op, {&row, 1}));
+}
+
+void ScriptedDaemon::send_extent(uint32_t lane, uint64_t op, const BlockId& id, uint32_t block,
+                                 uint32_t extent) {
+  wire::Data data = data_of(id, block, extent);
+  const ConstByteSpan bytes = store_.at(id).extents[extent];
+  for (size_t at = 0; at < bytes.size(); at += options_.piece_bytes) {
+    data.offset = static_cast<uint32_t>(at);
+    send_data(lane, op, data,
+              bytes.subspan(at, std::min<size_t>(options_.piece_bytes, bytes.size() - at)));
+  }
 }
 
 void ScriptedDaemon::send_data(uint32_t lane, uint64_t op, const wire::Data& data,
@@ -282,7 +343,7 @@ void ScriptedDaemon::on_format(const Received& received) {
   if (at == formats_.end()) {
     std::vector<ExtentTable> tables;
     for (const auto& rank : format->ranks)
-      tables.push_back(*ExtentTable::of(rank, Scheme{}));
+      tables.push_back(*ExtentTable::of(rank, Scheme{options_.k, options_.m}));
     tables_.push_back(std::move(tables));
     formats_.push_back(*std::move(format));
   }
@@ -342,12 +403,11 @@ void ScriptedDaemon::on_reserve(const Received& received) {
       ++granted;
       answers[i].outcome = wire::ReserveOutcome::kGranted;
       answers[i].attempt = Attempt{1, 0, ++last_attempt_};
-      Reserved r{
-          id,   received.session, received.op, i, {}, std::vector<uint32_t>(table->extents.size()),
-          table};
+      Reserved r{id, received.session, received.op, i, {}, std::vector<uint32_t>(table->count())};
       r.stored.attempt = answers[i].attempt;
-      for (const ExtentSpec& spec : table->extents)
-        r.stored.extents.emplace_back(spec.bytes);
+      r.stored.table = *table;
+      for (uint32_t e = 0; e < table->count(); ++e)
+        r.stored.extents.emplace_back(table->bytes_at(e));
       reserved_.emplace(std::pair(received.op, i), std::move(r));
     }
   }
@@ -383,13 +443,16 @@ void ScriptedDaemon::on_commit(const Received& received) {
     return send(0, encoder_.committed(received.op, committed));
   }
   Reserved& r = found->second;
-  bool sound = view.entries.size() == r.stored.extents.size();
-  for (uint32_t e = 0; sound && e < view.entries.size(); ++e) {
+  std::vector<ExtentEntry> entries;
+  for (uint32_t e = 0; e < view.entries.size(); ++e)
+    entries.push_back(view.entries[e]);
+  bool sound = check_entries(entries, r.stored.table).ok();
+  for (uint32_t e = 0; sound && e < entries.size(); ++e) {
     ExtentDigest digest(checksum_seed(r.id, e, r.stored.attempt));
     digest.update(r.stored.extents[e]);
     sound = r.received[e] == r.stored.extents[e].size() &&
-            view.entries[e].stored_crc == digest.stored_crc() &&
-            view.entries[e].decoded_xxh3 == digest.decoded_xxh3();
+            entries[e].stored_crc == digest.stored_crc() &&
+            entries[e].decoded_xxh3 == digest.decoded_xxh3();
   }
   if (!sound) committed.code = static_cast<uint8_t>(Code::kCorrupt);
   if (sound) store_[r.id] = std::move(r.stored);
@@ -406,50 +469,69 @@ void ScriptedDaemon::on_abort(const Received& received) {
   send(0, encoder_.aborted(received.op, aborted));
 }
 
-// Layer-major, as the daemon does it; the pieces of one extent on one lane.
+// Layer-major, or the wants in their order.
+std::vector<wire::Want> ScriptedDaemon::wanted_by(const wire::PullView& pull) const {
+  std::vector<wire::Want> wants;
+  for (uint32_t i = 0; i < pull.wants.size(); ++i)
+    wants.push_back(pull.wants[i]);
+  if (!wants.empty()) return wants;
+  const ExtentTable* table = table_of(pull.body.format, pull.body.rank);
+  VARVE_ASSERT(table != nullptr);
+  const uint32_t layer_end = pull.body.layer_first + pull.body.layer_count;
+  for (uint32_t e = 0; e < table->data_count(); ++e) {
+    const ExtentSpec& spec = table->extents[e];
+    if (spec.layer_first + spec.layer_count <= pull.body.layer_first) continue;
+    if (spec.layer_first >= layer_end) break;
+    for (uint32_t b = 0; b < pull.ids.size(); ++b)
+      wants.push_back({b, e});
+  }
+  return wants;
+}
+
+// The pieces of one extent on one lane; PULLED may overtake all of it.
 void ScriptedDaemon::answer_pull(const Received& received) {
   const auto frame = received.frame();
   const auto& view = std::get<wire::PullView>(frame.body);
-  const ExtentTable* table = table_of(view.body.format, view.body.rank);
-  VARVE_ASSERT(table != nullptr);
   uint32_t lanes = 0;
   while (has_lane(lanes + 1))
     ++lanes;
   std::vector<uint8_t> codes(view.ids.size());
-  const uint32_t layer_end = view.body.layer_first + view.body.layer_count;
+  std::vector<wire::LostExtent> rows;
   uint32_t turn = 0;
-  for (uint32_t e = 0; e < table->extents.size(); ++e) {
-    const ExtentSpec& spec = table->extents[e];
-    if (spec.layer_first + spec.layer_count <= view.body.layer_first) continue;
-    if (spec.layer_first >= layer_end) break;
-    for (uint32_t b = 0; b < view.ids.size(); ++b) {
-      const BlockId id{view.ids[b], view.body.rank};
-      if (store_.count(id) == 0) {
-        codes[b] = static_cast<uint8_t>(Code::kUnavailable);
-        continue;
-      }
-      wire::Data data = data_of(id, b, e);
-      const ConstByteSpan bytes = store_.at(id).extents[e];
-      const uint32_t lane = 1 + turn++ % std::max(lanes, 1u);
-      for (size_t at = 0; at < bytes.size(); at += options_.piece_bytes) {
-        data.offset = static_cast<uint32_t>(at);
-        send_data(lane, received.op, data,
-                  bytes.subspan(at, std::min<size_t>(options_.piece_bytes, bytes.size() - at)));
-      }
+  for (const wire::Want& want : wanted_by(view)) {
+    const BlockId id{view.ids[want.block], view.body.rank};
+    if (store_.count(id) == 0) {
+      codes[want.block] = static_cast<uint8_t>(Code::kUnavailable);
+    } else if (lost.count({id, want.extent}) > 0) {
+      rows.push_back(lost_of(id, want.block, want.extent, wire::LostState::kLost));
+    } else if (late.count({id, want.extent}) > 0) {
+      rows.push_back(lost_of(id, want.block, want.extent, wire::LostState::kLate));
+    } else {
+      send_extent(1 + turn++ % std::max(lanes, 1u), received.op, id, want.block, want.extent);
     }
+  }
+  for (size_t at = 0; at < rows.size(); at += wire::kLostMax) {
+    const auto some = std::span(rows).subspan(at);
+    send(0, encoder_.lost(received.op, some.first(std::min<size_t>(some.size(), wire::kLostMax))));
   }
   send(0, encoder_.pulled(received.op, {}, codes));
 }
 
 void ScriptedDaemon::on_cancel(const Received& received) {
   const auto body = std::get<wire::CancelView>(received.frame().body).body;
+  const bool whole = body.extent == wire::kWhole;
   for (const auto& lane : lanes_) {
     std::erase_if(lane->waiting, [&](const auto& out) {
-      return load<wire::FrameHeader>(out->head).op == body.target_op;
+      const auto frame = wire::decode(out->head);
+      const auto* data = frame ? std::get_if<wire::DataView>(&frame->body) : nullptr;
+      if (data == nullptr || frame->header.op != body.target_op) return false;
+      return whole || (data->body.block == body.block && data->body.extent == body.extent);
     });
   }
-  std::erase_if(reserved_, [&](const auto& r) { return r.second.op == body.target_op; });
-  send(0, encoder_.fenced(received.op, wire::Fenced{body.target_op}));
+  if (whole) {
+    std::erase_if(reserved_, [&](const auto& r) { return r.second.op == body.target_op; });
+  }
+  send(0, encoder_.fenced(received.op, wire::Fenced{body.target_op, body.block, body.extent}));
 }
 
 }  // namespace varve

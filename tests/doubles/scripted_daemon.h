@@ -50,7 +50,8 @@ class ScriptedDaemon final : private ListenerUser {
   };
   struct Stored {
     Attempt attempt;
-    std::vector<std::vector<std::byte>> extents;
+    std::vector<std::vector<std::byte>> extents;  // of the whole table
+    ExtentTable table;
   };
 
   ScriptedDaemon(Fabric& fabric, Reactor& reactor, const Options& options);
@@ -64,7 +65,11 @@ class ScriptedDaemon final : private ListenerUser {
   void put(const BlockId& id, const ExtentTable& table, uint64_t salt = 0);
   static std::vector<std::byte> content(const BlockId& id, uint32_t extent, uint32_t bytes,
                                         uint64_t salt = 0);
+  static void add_parity(Stored& stored);  // to its data extents, whole stripes at a time
   std::map<BlockId, Stored>& store() { return store_; }
+  // Extents that a pull is told of instead: gone, or late and not sent until send_extent().
+  using Extents = std::set<std::pair<BlockId, uint32_t>>;
+  Extents lost, late;
   const std::set<uint64_t>& leases() const { return leases_; }
   size_t reservations() const { return reserved_.size(); }
   size_t reservations_most() const { return reserved_most_; }  // at a time, so far
@@ -78,6 +83,13 @@ class ScriptedDaemon final : private ListenerUser {
   wire::Encoder& encoder() { return encoder_; }
   bool has_lane(uint32_t lane) const;
   void send(uint32_t lane, ConstByteSpan head, ConstByteSpan payload = {});
+  // The entry is right for the extent unless the test changes it.
+  ExtentEntry entry_of(const BlockId& id, uint32_t extent) const;
+  wire::LostExtent lost_of(const BlockId& id, uint32_t block, uint32_t extent,
+                           wire::LostState state) const;
+  void send_lost(uint64_t op, const wire::LostExtent& row);
+  // All DATA frames of one extent; those of one that a test asks about by hand.
+  void send_extent(uint32_t lane, uint64_t op, const BlockId& id, uint32_t block, uint32_t extent);
   // One DATA frame; the entry is right for `bytes` of `extent` unless the test changes `data`.
   wire::Data data_of(const BlockId& id, uint32_t block, uint32_t extent) const;
   void send_data(uint32_t lane, uint64_t op, const wire::Data& data, ConstByteSpan payload);
@@ -97,7 +109,6 @@ class ScriptedDaemon final : private ListenerUser {
     uint32_t index = 0;
     Stored stored;
     std::vector<uint32_t> received;
-    const ExtentTable* table = nullptr;
   };
   void on_accepted(std::unique_ptr<Link> link) override;
   void on_frame(Lane& lane, Received received);
@@ -109,6 +120,7 @@ class ScriptedDaemon final : private ListenerUser {
   void on_commit(const Received& received);
   void on_abort(const Received& received);
   void on_cancel(const Received& received);
+  std::vector<wire::Want> wanted_by(const wire::PullView& pull) const;
   void push_out(Lane& lane, ConstByteSpan head, ConstByteSpan payload, bool then_close);
   void pump(Lane& lane);
   void close_session(uint64_t session);
