@@ -55,7 +55,6 @@ LeaseId LeaseTable::grant(uint64_t session, std::span<const uint32_t> base_slots
   }
   lease->id = ++sequence_ << kNumberBits | lease->number;
   lease->session = session;
-  lease->expires_ns = reactor_.now_ns() + std::min(lease_ms, options_.lease_ms_max) * kMillisecond;
   LeasePins* run = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
     VARVE_DASSERT(i == 0 ||
@@ -72,16 +71,21 @@ LeaseId LeaseTable::grant(uint64_t session, std::span<const uint32_t> base_slots
   }
   lease->pin_count = count;
   pin_count_ += count;
-  // Nearly all leases of a node are equally long, so the place is found at the back.
-  Lease* after = leases_live_.back();
-  while (after != nullptr && after->expires_ns > lease->expires_ns)
-    after = leases_live_.previous(after);
-  leases_live_.insert_after(after, lease);
+  insert_by_expiry(*lease, lease_ms);
   metrics_.leases_granted.add();
   metrics_.leases_live.set(live());
   metrics_.lease_pins.set(pin_count_);
   arm();
   return lease->id;
+}
+
+void LeaseTable::insert_by_expiry(Lease& lease, uint32_t lease_ms) {
+  lease.expires_ns = reactor_.now_ns() + std::min(lease_ms, options_.lease_ms_max) * kMillisecond;
+  // Nearly all leases of a node are equally long, so the place is found at the back.
+  Lease* after = leases_live_.back();
+  while (after != nullptr && after->expires_ns > lease.expires_ns)
+    after = leases_live_.previous(after);
+  leases_live_.insert_after(after, &lease);
 }
 
 Lease* LeaseTable::find(LeaseId id) const {
@@ -94,6 +98,18 @@ Lease* LeaseTable::find(LeaseId id) const {
 bool LeaseTable::holds(LeaseId id, uint64_t session) const {
   const Lease* lease = find(id);
   return lease != nullptr && lease->session == session && lease->expires_ns > reactor_.now_ns();
+}
+
+bool LeaseTable::renew(LeaseId id, uint64_t session, uint32_t lease_ms) {
+  VARVE_ASSERT(lease_ms > 0);
+  if (!holds(id, session)) return false;
+  Lease* lease = find(id);
+  VARVE_ASSERT(lease->pin_count > 0);  // one without pins has ended
+  leases_live_.remove(lease);
+  insert_by_expiry(*lease, lease_ms);
+  metrics_.leases_renewed.add();
+  arm();
+  return true;
 }
 
 void LeaseTable::release(LeaseId id, uint64_t session, uint32_t keep_below) {

@@ -52,6 +52,9 @@ class LeaseTable {
                 std::span<const uint16_t> positions, uint32_t lease_ms);
   // Live, of this session and not past its time, even if the timer has not run yet.
   bool holds(LeaseId id, uint64_t session) const;
+  // It ends `lease_ms` from now (at most lease_ms_max), sooner or later than before. False: it is
+  // over, or not of this session.
+  [[nodiscard]] bool renew(LeaseId id, uint64_t session, uint32_t lease_ms);
   // Drops the pins at positions >= keep_below; with none left (or keep_below 0) the lease ends.
   // An unknown or ended lease, or one of another session, is left alone: release is idempotent.
   void release(LeaseId id, uint64_t session, uint32_t keep_below);
@@ -62,6 +65,7 @@ class LeaseTable {
 
  private:
   Lease* find(LeaseId id) const;
+  void insert_by_expiry(Lease& lease, uint32_t lease_ms);
   void end(Lease& lease);
   void expire_due();
   void arm();

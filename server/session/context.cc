@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <string>
 
+#include "server/session/fence.h"
 #include "server/session/formats.h"
 #include "server/session/grants.h"
+#include "server/session/holds.h"
 #include "server/session/lane.h"
 #include "server/session/leases.h"
 #include "server/session/requests.h"
@@ -42,7 +44,7 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
       head_buffer(kHeadBytesMax) {
   const auto shard_count = static_cast<uint32_t>(shards.size());
   formats = std::make_unique<FormatTable>(
-      options.formats_max, options.formats_bytes_max, options.k,
+      options.formats_max, options.formats_bytes_max, options.scheme,
       BlockLimits{options.fragment_pages_max, options.push_bytes_max});
   format_counts.reserve(options.formats_max + 1);
   matches = std::make_unique<Pool<PendingMatch>>(options.matches_sum_max, shard_count);
@@ -50,6 +52,9 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
   pulls = std::make_unique<Pool<PendingPull>>(options.pulls_sum_max, shard_count);
   grants = std::make_unique<Pool<Grant>>(options.grants_sum_max);
   leases = std::make_unique<Pool<SessionLease>>(options.leases_sum_max, shard_count);
+  fences = std::make_unique<Pool<PendingFence>>(options.fences_sum_max);
+  lost_rows.reserve(wire::kLostMax);
+  hold_rows.reserve(kHoldRowsMax + 1);
 }
 
 SessionContext::~SessionContext() = default;
@@ -153,11 +158,25 @@ void SessionMetrics::register_in(MetricSet& set) {
   };
   count("match", matches);
   count("release", releases);
+  count("renew", renews);
   count("reserve", reserves);
   count("commit", commits);
   count("abort", aborts);
   count("pull", pulls);
   count("cancel", cancels);
+  count("cancel_extent", fences);
+  count("holds", holds);
+  set.add({"varve_pull_wants_total", "", "Single extents that pulls asked for."}, &wants);
+  const auto lost = [&set](const char* state, const Counter& counter) {
+    set.add(
+        {"varve_pull_lost_extents_total", label("state", state),
+         "Extents named in LOST: not to be had, late, or of a pull that was stopped meanwhile."},
+        &counter);
+  };
+  lost("lost", lost_extents);
+  lost("late", late_extents);
+  lost("dropped", lost_dropped);
+  set.add({"varve_pull_lost_frames_total", "", "LOST frames sent."}, &lost_frames);
   add_by_code(set, "varve_session_requests_refused_total",
               "Requests answered with a refusal by the session itself.", requests_refused);
   set.add({"varve_match_ids_total", "", "Base ids asked for."}, &match_ids);
@@ -172,6 +191,8 @@ void SessionMetrics::register_in(MetricSet& set) {
   set.add({"varve_session_leases_refused_total", "",
            "Matches with hits whose lease was not given: answered with lease 0."},
           &leases_refused);
+  set.add({"varve_session_leases_renewed_total", "", "Leases that RENEW made last longer."},
+          &leases_renewed);
   set.add({"varve_session_reservations_expired_total", "", "Attempts ended by their time."},
           &reservations_expired);
   set.add({"varve_session_leases_expired_total", "", "Leases ended by their time."},
@@ -192,6 +213,7 @@ void SessionMetrics::register_in(MetricSet& set) {
   time("commit", commit_ns);
   time("pull", pull_ns);
   time("cancel", cancel_ns);
+  time("cancel_extent", fence_ns);
   set.add({"varve_pull_credit_wait_seconds", "", "From asking for a window's credit to having it."},
           &credit_wait_ns);
 }

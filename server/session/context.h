@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/metrics/metrics.h"
@@ -20,6 +21,7 @@ struct PendingReserve;
 struct PendingPull;
 struct Grant;
 struct SessionLease;
+struct PendingFence;
 class FormatTable;
 
 // Why a frame closed its session: the label of a counter.
@@ -51,14 +53,16 @@ struct SessionMetrics {
   Counter malformed[kMalformedKinds];
   Counter slow[kSlowKinds];
   Counter discarded_frames[kDiscardedKinds], discarded_bytes;
-  Counter matches, releases, reserves, commits, aborts, pulls, cancels;
+  Counter matches, releases, renews, reserves, commits, aborts, pulls, cancels, fences, holds;
+  Counter wants;
+  Counter lost_extents, late_extents, lost_dropped, lost_frames;
   Counter requests_refused[kCodeCount];
   // Of ids asked for: hits + misses (the first and all behind it) + refused.
   Counter match_ids, match_hits_dram, match_hits_flash, match_misses, match_refused;
-  Counter leases_refused;
+  Counter leases_refused, leases_renewed;
   Counter reservations_expired, leases_expired, pulls_timed_out, corrupt_extents;
   Counter pushed_bytes, pulled_bytes;
-  Histogram match_ns, reserve_ns, commit_ns, pull_ns, credit_wait_ns, cancel_ns;
+  Histogram match_ns, reserve_ns, commit_ns, pull_ns, credit_wait_ns, cancel_ns, fence_ns;
   void register_in(MetricSet& metrics);
 };
 
@@ -99,7 +103,13 @@ struct SessionContext {
   std::unique_ptr<Pool<PendingPull>> pulls;
   std::unique_ptr<Pool<Grant>> grants;
   std::unique_ptr<Pool<SessionLease>> leases;
-  uint64_t lease_last = 0;  // ids are never reused within a boot
+  std::unique_ptr<Pool<PendingFence>> fences;
+  std::vector<wire::LostExtent> lost_rows;  // of one LOST
+  std::vector<wire::Hold> hold_rows;        // of one HELD
+  // Never reused within a boot.
+  uint64_t lease_last = 0;
+  uint64_t hold_last = 0;
+  uint64_t pull_part_last = 0;
   // Mean of recent pulls, for the estimates of MATCHED: 1 GiB/s until something was measured.
   uint64_t pull_ns_per_mib = kSecond / 1024;
 };
@@ -122,6 +132,7 @@ struct SessionScope {
   Task& task;
   uint64_t id = 0;
   class Lane* urgent = nullptr;
+  std::string client;  // its name, printable
   bool ending = false;
   Status failure;
 };

@@ -33,10 +33,10 @@ Status check_block_sizes(const SessionFormat& format, const BlockLimits& limits,
   return {};
 }
 
-FormatTable::FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k,
+FormatTable::FormatTable(uint32_t formats_max, uint64_t bytes_max, Scheme scheme,
                          const BlockLimits& limits)
-    : formats_max_(formats_max), bytes_max_(bytes_max), k_(k), limits_(limits) {
-  VARVE_ASSERT(k > 0);
+    : formats_max_(formats_max), bytes_max_(bytes_max), scheme_(scheme), limits_(limits) {
+  VARVE_ASSERT(scheme.valid(), scheme.k, scheme.m);
   entries_.reserve(formats_max);
 }
 
@@ -61,8 +61,9 @@ Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
   auto entry = std::make_unique<FormatEntry>();
   entry->bytes = canonical.size() + sizeof(FormatEntry);
   for (const auto& layers : format.ranks) {
-    VARVE_TRY(ExtentTable table, ExtentTable::of(layers, Scheme{.k = k_}));
-    entry->bytes += table.extents.size() * sizeof(ExtentSpec) + layers.size() * sizeof(LayerSpec) +
+    VARVE_TRY(ExtentTable table, ExtentTable::of(layers, scheme_));
+    entry->bytes += table.extents.size() * sizeof(ExtentSpec) +
+                    table.stripes.size() * sizeof(Stripe) + layers.size() * sizeof(LayerSpec) +
                     table.layer_last_extent.size() * sizeof(uint32_t);
     entry->format.tables.push_back(std::move(table));
   }

@@ -30,7 +30,8 @@ Status check_block_sizes(const SessionFormat& format, const BlockLimits& limits,
 
 class FormatTable {
  public:
-  FormatTable(uint32_t formats_max, uint64_t bytes_max, uint32_t k, const BlockLimits& limits = {});
+  FormatTable(uint32_t formats_max, uint64_t bytes_max, Scheme scheme,
+              const BlockLimits& limits = {});
   // The entry of this canonical encoding, one user more; refusals name the limit or the field, and
   // refusal() says more where there is more to say.
   Result<FormatEntry*> acquire(ConstByteSpan canonical);
@@ -43,7 +44,7 @@ class FormatTable {
   FormatEntry* find(const Digest& fingerprint);
   const uint32_t formats_max_;
   const uint64_t bytes_max_;
-  const uint32_t k_;
+  const Scheme scheme_;
   const BlockLimits limits_;
   std::string refusal_;
   uint64_t bytes_ = 0;

@@ -106,8 +106,14 @@ void Grants::begin(Grant& grant, const Begin& begin) {
   grant.complete = 0;
   grant.commit_waits = false;
   grant.answer = Grant::Answer::kNone;
-  for (size_t e = 0; e < begin.table->extents.size(); ++e)
+  grant.bytes = 0;
+  for (uint32_t e = 0; e < begin.table->count(); ++e) {
     grant.progress[e] = {};
+    grant.bytes += begin.table->bytes_at(e);
+  }
+  grant.hold = ++scope_.context.hold_last;
+  grant.began_ns = scope_.context.reactor.now_ns();
+  grant.until_ns = grant.began_ns + begin.hold_ns;
   grant.timer.owner = &grant;
   grant.timer.on_fire = on_reservation_over;
   scope_.context.reactor.arm(grant.timer, begin.hold_ns);
@@ -170,10 +176,10 @@ Status Grants::place(const wire::Extent& body, uint32_t payload_bytes, ExtentRec
     discard(receive, Discarded::kFailed, payload_bytes);
     return {};
   }
-  if (body.extent >= grant->table->extents.size()) {
+  if (body.extent >= grant->table->count()) {
     return Status::invalid("EXTENT beyond the extents of the block");
   }
-  if (body.extent_bytes != grant->table->extents[body.extent].bytes) {
+  if (body.extent_bytes != grant->table->bytes_at(body.extent)) {
     return Status::invalid("EXTENT with another size than the format says");
   }
   ExtentProgress& progress = grant->progress[body.extent];
@@ -226,14 +232,14 @@ void Grants::received(ExtentReceive& receive) {
         crc32c(progress.crc, {static_cast<const std::byte*>(piece.iov_base), piece.iov_len});
   }
   progress.received_bytes += receive.bytes;
-  if (progress.received_bytes == grant->table->extents[receive.extent].bytes) {
+  if (progress.received_bytes == grant->table->bytes_at(receive.extent)) {
     extent_complete(*grant, receive);
   }
 }
 
 void Grants::extent_complete(Grant& grant, ExtentReceive& receive) {
   ExtentProgress& progress = grant.progress[receive.extent];
-  VARVE_ASSERT(grant.complete < grant.table->extents.size(), grant.complete);
+  VARVE_ASSERT(grant.complete < grant.table->count(), grant.complete);
   if (progress.crc != receive.stored_crc) {  // I1: checked by the holder at receipt
     scope_.context.metrics.corrupt_extents.add();
     grant.failure = Status::corrupt("an extent's checksum does not hold");
@@ -288,7 +294,7 @@ void Grants::commit(uint64_t op, const wire::CommitView& view) {
   grant->commit.epoch = body.epoch;
   grant->commit.ack = body.ack;
   if (!grant->failure.ok()) return end(*grant, grant->failure);
-  if (view.entries.size() != grant->table->extents.size()) {
+  if (view.entries.size() != grant->table->count()) {
     return end(*grant,
                Status::invalid("COMMIT with another number of extents than the format says"));
   }
@@ -307,7 +313,7 @@ void Grants::commit(uint64_t op, const wire::CommitView& view) {
 void Grants::try_commit(Grant& grant) {
   VARVE_ASSERT(grant.commit_waits);
   if (!grant.failure.ok()) return end(grant, grant.failure);
-  const auto extents = static_cast<uint32_t>(grant.table->extents.size());
+  const uint32_t extents = grant.table->count();
   if (grant.complete < extents) return;
   VARVE_ASSERT(grant.receives == 0);  // every byte was placed once
   for (uint32_t e = 0; e < extents; ++e) {

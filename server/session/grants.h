@@ -36,6 +36,9 @@ struct Grant : ListHook {
   };
   State state = State::kFree;
   Grants* grants = nullptr;
+  uint64_t hold = 0;   // its number among all holds
+  uint64_t bytes = 0;  // of all its extents
+  Nanos began_ns = 0, until_ns = 0;
   uint64_t reserve_op = 0;
   uint32_t index = 0;
   uint32_t shard = 0;
@@ -85,6 +88,7 @@ class Grants {
   void cancel(uint64_t reserve_op);  // CANCEL of a RESERVE that has been answered
   void end_all();                    // session end
   uint32_t count() const { return count_; }
+  const SessionScope& scope() const { return scope_; }
 
  private:
   Grant* find(uint64_t reserve_op, uint32_t index);

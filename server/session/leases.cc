@@ -1,5 +1,7 @@
-// Leases of one session: reserve, activate, find, release, expire.
+// Leases of one session: reserve, activate, find, renew, release, expire.
 #include "server/session/leases.h"
+
+#include <algorithm>
 
 namespace varve {
 
@@ -14,6 +16,7 @@ Result<SessionLease*> Leases::reserve() {
   lease->id = 0;
   lease->leases = this;
   lease->parts_out = 0;
+  lease->renewing = lease->release_wanted = false;
   for (LeaseId& home : lease->by_shard)
     home = 0;
   return lease;
@@ -25,9 +28,14 @@ void Leases::give_up(SessionLease& lease) {
   drop(lease);
 }
 
-void Leases::activate(SessionLease& lease, Nanos lease_ns) {
+void Leases::activate(SessionLease& lease, const Cover& cover) {
   VARVE_ASSERT(lease.id == 0);
+  VARVE_ASSERT(cover.count > 0);
   lease.id = ++scope_.context.lease_last;
+  lease.hold = ++scope_.context.hold_last;
+  lease.count = cover.count;
+  lease.bytes = cover.bytes;
+  lease.began_ns = scope_.context.reactor.now_ns();
   lease.timer.owner = &lease;
   lease.timer.on_fire = [](Timer& timer) {
     auto& expired = *static_cast<SessionLease*>(timer.owner);
@@ -36,8 +44,13 @@ void Leases::activate(SessionLease& lease, Nanos lease_ns) {
     leases.active_.remove(&expired);
     leases.drop(expired);
   };
-  scope_.context.reactor.arm(lease.timer, lease_ns);
+  arm(lease, cover.lease_ns);
   active_.push_back(&lease);
+}
+
+void Leases::arm(SessionLease& lease, Nanos lease_ns) {
+  lease.until_ns = scope_.context.reactor.now_ns() + lease_ns;
+  scope_.context.reactor.arm(lease.timer, lease_ns);
 }
 
 void Leases::post_release(SessionLease& lease, uint32_t shard, uint32_t keep_below,
@@ -76,11 +89,18 @@ void Leases::release(uint64_t op, uint64_t id) {
   active_.remove(lease);
   scope_.context.reactor.cancel(lease->timer);
   lease->release_op = op;
-  VARVE_ASSERT(lease->parts_out == 0);
-  for (uint32_t s = 0; s < lease->by_shard.size(); ++s) {
-    if (lease->by_shard[s] != 0) post_release(*lease, s, 0, on_released, lease);
+  lease->release_wanted = true;
+  if (!lease->renewing) release_all(*lease);  // else when the renewals are back
+}
+
+// It is nobody's any more; ends with on_released of the last home.
+void Leases::release_all(SessionLease& lease) {
+  VARVE_ASSERT(lease.parts_out == 0);
+  VARVE_ASSERT(!lease.linked());
+  for (uint32_t s = 0; s < lease.by_shard.size(); ++s) {
+    if (lease.by_shard[s] != 0) post_release(lease, s, 0, on_released, &lease);
   }
-  VARVE_ASSERT(lease->parts_out > 0);  // an active lease pins something
+  VARVE_ASSERT(lease.parts_out > 0);  // an active lease pins something
 }
 
 void Leases::on_released(Part& part) {
@@ -88,20 +108,91 @@ void Leases::on_released(Part& part) {
   VARVE_ASSERT(lease.parts_out > 0);
   if (--lease.parts_out > 0) return;
   Leases& leases = *lease.leases;
-  leases.scope_.reply(leases.scope_.context.encoder().released(lease.release_op, wire::Released{}));
+  if (lease.release_wanted) {
+    leases.scope_.reply(
+        leases.scope_.context.encoder().released(lease.release_op, wire::Released{}));
+  }
   leases.drop(lease);
+}
+
+void Leases::answer_renew(uint64_t op, Code code, uint32_t lease_ms) {
+  wire::Renewed body;
+  body.code = static_cast<uint8_t>(code);
+  body.lease_ms = lease_ms;
+  scope_.reply(scope_.context.encoder().renewed(op, body));
+}
+
+void Leases::renew(uint64_t op, uint64_t id, uint32_t lease_ms) {
+  SessionContext& context = scope_.context;
+  context.metrics.renews.add();
+  SessionLease* lease = find(id);
+  if (lease == nullptr) return answer_renew(op, Code::kTimedOut, 0);  // expired, or never given
+  if (lease->renewing) return answer_renew(op, Code::kInvalid, 0);    // one at a time
+  VARVE_ASSERT(lease->parts_out == 0);
+  // Whether it is over is for the homes to say from here on: it is they who keep the blocks.
+  context.reactor.cancel(lease->timer);
+  lease->renewing = true;
+  lease->renew_op = op;
+  lease->renew_ms = std::min(lease_ms, context.options.lease_ms_max);
+  for (uint32_t s = 0; s < lease->by_shard.size(); ++s) {
+    if (lease->by_shard[s] == 0) continue;
+    RenewPart& part = lease->renewals[s];
+    part.session_reactor = &context.reactor;
+    part.shard = s;
+    part.status = Status();
+    part.on_back = on_renewed;
+    part.owner = lease;
+    part.session = scope_.id;
+    part.lease = lease->by_shard[s];
+    part.lease_ms = lease->renew_ms;
+    ++lease->parts_out;
+    context.shards[s]->submit(part);
+  }
+  VARVE_ASSERT(lease->parts_out > 0);
+}
+
+void Leases::on_renewed(Part& part) {
+  auto& lease = *static_cast<SessionLease*>(part.owner);
+  VARVE_ASSERT(lease.renewing);
+  VARVE_ASSERT(lease.parts_out > 0);
+  if (--lease.parts_out == 0) lease.leases->merge_renewed(lease);
+}
+
+// A lease that is over at one home is over: what others still keep of it goes.
+void Leases::merge_renewed(SessionLease& lease) {
+  lease.renewing = false;
+  if (scope_.over()) {  // the GoneParts do the rest
+    if (lease.linked()) active_.remove(&lease);
+    return drop(lease);
+  }
+  bool over = lease.release_wanted;
+  for (uint32_t s = 0; s < lease.by_shard.size(); ++s) {
+    if (lease.by_shard[s] != 0 && !lease.renewals[s].status.ok()) over = true;
+  }
+  if (!over) {
+    scope_.context.metrics.leases_renewed.add();
+    arm(lease, lease.renew_ms * kMillisecond);
+    return answer_renew(lease.renew_op, Code::kOk, lease.renew_ms);
+  }
+  answer_renew(lease.renew_op, Code::kTimedOut, 0);
+  if (!lease.release_wanted) {
+    scope_.context.metrics.leases_expired.add();
+    active_.remove(&lease);
+  }
+  release_all(lease);
 }
 
 void Leases::end_all() {
   while (SessionLease* lease = active_.pop_front()) {
     scope_.context.reactor.cancel(lease->timer);
-    drop(*lease);
+    if (!lease->renewing) drop(*lease);  // else when its parts are back
   }
 }
 
 void Leases::drop(SessionLease& lease) {
   VARVE_ASSERT(count_ > 0);
   VARVE_ASSERT(!lease.timer.armed());
+  VARVE_ASSERT(lease.parts_out == 0, lease.parts_out);
   --count_;
   scope_.context.metrics.leases.add(-1);
   lease.id = 0;

@@ -3,6 +3,8 @@
 
 #include <cinttypes>
 
+#include "server/session/holds.h"
+
 namespace varve {
 
 namespace {
@@ -15,6 +17,8 @@ Allowed allowed_on(wire::FrameType type) {
     case wire::FrameType::kFormat:
     case wire::FrameType::kMatch:
     case wire::FrameType::kRelease:
+    case wire::FrameType::kRenew:
+    case wire::FrameType::kHolds:
     case wire::FrameType::kReserve:
     case wire::FrameType::kPull:
     case wire::FrameType::kCancel:
@@ -63,7 +67,7 @@ void LiveSession::open(const Open& open, Lane& urgent, Pool<LiveSession>& pool) 
   scope_.ending = false;
   scope_.failure = Status();
   secret_ = open.secret;
-  client_ = open.client;
+  scope_.client = open.client;
   pool_ = &pool;
   urgent_ = &urgent;
   lanes_open_ = 1;
@@ -77,7 +81,7 @@ void LiveSession::open(const Open& open, Lane& urgent, Pool<LiveSession>& pool) 
   if (scope_.context.opened_log.admit(heard_ns_, &swallowed)) {
     logf(LogLevel::kInfo, "session",
          "session %016" PRIx64 " of \"%s\" at %s opened (%" PRIu64 " more not logged)", scope_.id,
-         client_.c_str(), urgent.peer().c_str(), swallowed);
+         scope_.client.c_str(), urgent.peer().c_str(), swallowed);
   }
 }
 
@@ -145,6 +149,12 @@ void LiveSession::dispatch(const wire::Frame& frame) {
       return requests_.match(op, std::get<wire::MatchView>(frame.body));
     case wire::FrameType::kRelease:
       return leases_.release(op, std::get<wire::ReleaseView>(frame.body).body.lease);
+    case wire::FrameType::kRenew: {
+      const wire::Renew& body = std::get<wire::RenewView>(frame.body).body;
+      return leases_.renew(op, body.lease, body.lease_ms);
+    }
+    case wire::FrameType::kHolds:
+      return list_holds(op, std::get<wire::HoldsView>(frame.body).body.cursor);
     case wire::FrameType::kReserve:
       return requests_.reserve(op, std::get<wire::ReserveView>(frame.body));
     case wire::FrameType::kCommit:
@@ -154,7 +164,7 @@ void LiveSession::dispatch(const wire::Frame& frame) {
     case wire::FrameType::kPull:
       return requests_.pull(op, std::get<wire::PullView>(frame.body));
     case wire::FrameType::kCancel:
-      return requests_.cancel(op, std::get<wire::CancelView>(frame.body).body.target_op);
+      return requests_.cancel(op, std::get<wire::CancelView>(frame.body).body);
     case wire::FrameType::kCredit: {
       const Status given = credit_.give(std::get<wire::CreditView>(frame.body).body.bytes);
       if (!given.ok()) scope_.fail_malformed(Malformed::kCredit, given);
@@ -187,7 +197,7 @@ void LiveSession::register_format(uint64_t op, ConstByteSpan canonical) {
     if (scope_.context.refused_format_log.admit(scope_.context.reactor.now_ns(), &swallowed)) {
       logf(LogLevel::kWarn, "session",
            "session %016" PRIx64 " of \"%s\": format refused: %s (%" PRIu64 " more not logged)",
-           scope_.id, client_.c_str(), more.empty() ? handle.error().what() : more.c_str(),
+           scope_.id, scope_.client.c_str(), more.empty() ? handle.error().what() : more.c_str(),
            swallowed);
     }
   }
@@ -207,10 +217,19 @@ void LiveSession::introduce(SessionFormat& format) {
        "session %016" PRIx64 " of \"%s\": new format %016" PRIx64 ": model %016" PRIx64
        ", %s, %s, %u tokens a block of %" PRIu64 " bytes in rank 0 of %u (%" PRIu64
        " more not logged)",
-       scope_.id, client_.c_str(), __builtin_bswap64(format.fingerprint.prefix64()),
+       scope_.id, scope_.client.c_str(), __builtin_bswap64(format.fingerprint.prefix64()),
        __builtin_bswap64(what.model.prefix64()), kv_type_name(what.type),
        kv_layout_name(what.layout), what.tokens_per_block, what.block_bytes(0), what.rank_count(),
        swallowed);
+}
+
+// Every session may ask: that it may, its token said when it came (N2).
+void LiveSession::list_holds(uint64_t op, uint64_t cursor) {
+  SessionContext& context = scope_.context;
+  context.metrics.holds.add();
+  wire::Held body;
+  body.cursor = varve::list_holds(context, cursor, context.hold_rows);
+  scope_.reply(context.encoder().held(op, body, context.hold_rows));
 }
 
 void LiveSession::look_idle() {
@@ -248,6 +267,7 @@ void LiveSession::on_lane_closed(Lane& lane, Status cause) {
 void LiveSession::run() {
   if (!in_use_) return;
   if (!scope_.ending && !scope_.failure.ok()) end(scope_.failure);
+  requests_.run();
   if (scope_.ending && !leaving_ && at_rest()) leave();
 }
 
@@ -261,7 +281,7 @@ void LiveSession::end(Status cause) {
          "session %016" PRIx64
          " of \"%s\" ends: %s (%s); %u requests, %u attempts, %u leases held (%" PRIu64
          " more not logged)",
-         scope_.id, client_.c_str(), cause.what(), code_name(cause.code()), requests_.count(),
+         scope_.id, scope_.client.c_str(), cause.what(), code_name(cause.code()), requests_.count(),
          grants_.count(), leases_.count(), swallowed);
   }
   context.metrics.closed[static_cast<uint8_t>(cause.code())].add();
@@ -287,8 +307,8 @@ void LiveSession::end(Status cause) {
 }
 
 bool LiveSession::at_rest() const {
-  return lanes_open_ == 0 && requests_.count() == 0 && grants_.count() == 0 &&
-         leases_.count() == 0 && data_out_.idle();
+  return lanes_open_ == 0 && requests_.idle() && grants_.count() == 0 && leases_.count() == 0 &&
+         data_out_.idle();
 }
 
 // Every home drops what it still holds in this session's name.

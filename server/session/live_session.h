@@ -52,6 +52,7 @@ class LiveSession final : public Task, public LaneUser {
   void dispatch(const wire::Frame& frame);
   void register_format(uint64_t op, ConstByteSpan canonical);
   void introduce(SessionFormat& format);
+  void list_holds(uint64_t op, uint64_t cursor);
   void look_idle();
   void end(Status cause);
   bool at_rest() const;
@@ -76,7 +77,6 @@ class LiveSession final : public Task, public LaneUser {
   Lane* urgent_ = nullptr;
   Lane* bulk_[wire::kBulkLanesMax] = {};
   uint32_t lanes_open_ = 0;
-  std::string client_;
   Pool<LiveSession>* pool_ = nullptr;
   std::unique_ptr<GonePart[]> gone_;
 };

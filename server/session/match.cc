@@ -172,7 +172,11 @@ void Requests::answer_match(PendingMatch& request) {
     for (const LeaseId home : lease->by_shard)
       pinned = pinned || home != 0;
     if (pinned && !scope_.over()) {
-      leases_.activate(*lease, request.lease_ms * kMillisecond);
+      uint64_t block_bytes = 0;
+      for (const ExtentTable& table : request.format->tables)
+        block_bytes += table.block_bytes;
+      leases_.activate(*lease, {answer.n_blocks, answer.n_blocks * block_bytes,
+                                request.lease_ms * kMillisecond});
       answer.lease = lease->id;
       answer.lease_ms = request.lease_ms;
     } else {

@@ -1,6 +1,7 @@
 // PULL: one part per home; their windows ask this session for credit, their frames leave by its
 // lanes.
 #include "server/session/requests.h"
+#include "server/session/split.h"
 
 namespace varve {
 
@@ -23,14 +24,22 @@ void Requests::refuse_pull(uint64_t op, Code code) {
   scope_.reply(scope_.context.encoder().pulled(op, body, {}));
 }
 
-Status Requests::check_pull(const wire::Pull& body, const SessionFormat* format,
+Status Requests::check_pull(const wire::PullView& view, const SessionFormat* format,
                             ExtentRange* range) {
+  const wire::Pull& body = view.body;
   if (format == nullptr) return Status::invalid("PULL of an unknown format");
   if (body.rank >= format->format.rank_count())
     return Status::invalid("PULL of a rank beyond the format");
   if (body.deadline_ns == 0) return Status::invalid("PULL without a deadline");
-  VARVE_TRY(*range,
-            extents_of_layers(format->tables[body.rank], body.layer_first, body.layer_count));
+  const ExtentTable& table = format->tables[body.rank];
+  for (uint32_t i = 0; i < view.wants.size(); ++i) {
+    const wire::Want want = view.wants[i];
+    if (want.block >= body.count) return Status::invalid("PULL: a want of no block of it");
+    if (want.extent >= table.count()) return Status::invalid("PULL: a want beyond the extents");
+  }
+  if (view.wants.size() == 0) {
+    VARVE_TRY(*range, extents_of_layers(table, body.layer_first, body.layer_count));
+  }
   if (!data_out_.any_lane()) return Status::unavailable("PULL before a bulk lane");
   if (pulls_ >= scope_.context.options.pulls_max)
     return Status::quota("pulls_max pulls are in flight");
@@ -40,11 +49,12 @@ Status Requests::check_pull(const wire::Pull& body, const SessionFormat* format,
 void Requests::pull(uint64_t op, const wire::PullView& view) {
   SessionContext& context = scope_.context;
   context.metrics.pulls.add();
+  context.metrics.wants.add(view.wants.size());
   if (Status status = admit(op); !status.ok()) return refuse_pull(op, status.code());
   const wire::Pull& body = view.body;
   const SessionFormat* format = formats_.find(body.format);
   ExtentRange range;
-  if (Status status = check_pull(body, format, &range); !status.ok()) {
+  if (Status status = check_pull(view, format, &range); !status.ok()) {
     return refuse_pull(op, status.code());
   }
   const SessionLease* lease = nullptr;
@@ -55,37 +65,81 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
   PendingPull* request = context.pulls->take();
   if (request == nullptr) return refuse_pull(op, Code::kOverloaded);
   begin(*request, op, format, view.ids);
+  begin_pull(*request, view, range);
+  submit_pull_parts(*request, body, lease, range);
+}
+
+void Requests::begin_pull(PendingPull& request, const wire::PullView& view,
+                          const ExtentRange& range) {
+  SessionContext& context = scope_.context;
+  const wire::Pull& body = view.body;
   ++pulls_;
-  request->timed_out = request->lease_over = false;
-  request->sent_bytes = 0;
-  for (uint32_t i = 0; i < request->ids.count; ++i)
-    request->codes[i] = kNoCode;
-  const Nanos now_ns = request->began_ns;
+  request.timed_out = request.lease_over = false;
+  request.sent_bytes = 0;
+  request.hold = ++context.hold_last;
+  request.want_count = view.wants.size();
+  const ExtentTable& table = request.format->tables[body.rank];
+  if (request.want_count > 0) {
+    take_wants(request, view);
+  } else {
+    const ExtentSpec& last = table.extents[range.end - 1];
+    request.bytes = (last.block_offset + last.bytes - table.extents[range.first].block_offset) *
+                    request.ids.count;
+  }
+  for (uint32_t i = 0; i < request.ids.count; ++i)
+    request.codes[i] = kNoCode;
   const Nanos deadline_ns =
       std::min<Nanos>(body.deadline_ns, context.options.pull_ms_max * kMillisecond);
-  request->deadline.owner = request;
-  request->deadline.on_fire = [](Timer& timer) {
+  request.until_ns = request.began_ns + deadline_ns;
+  request.deadline.owner = &request;
+  request.deadline.on_fire = [](Timer& timer) {
     auto& late = *static_cast<PendingPull*>(timer.owner);
     if (late.stopped()) return;
     late.timed_out = true;
     late.requests->scope_.context.metrics.pulls_timed_out.add();
     late.requests->stop_pull(late);
   };
-  context.reactor.arm(request->deadline, deadline_ns);
+  context.reactor.arm(request.deadline, deadline_ns);
+}
+
+void Requests::take_wants(PendingPull& request, const wire::PullView& view) {
+  std::array<uint8_t, wire::kIdsMax> homes;
+  for (uint32_t i = 0; i < request.ids.count; ++i)
+    homes[i] = static_cast<uint8_t>(scope_.context.home_of(request.ids.ids[i]));
+  split_wants(view.wants, {homes.data(), request.ids.count}, request.wants, request.want_begins);
+  const ExtentTable& table = request.format->tables[view.body.rank];
+  request.bytes = 0;
+  for (uint32_t i = 0; i < request.want_count; ++i)
+    request.bytes += table.bytes_at(request.wants[i].extent);
+}
+
+void Requests::submit_pull_parts(PendingPull& request, const wire::Pull& body,
+                                 const SessionLease* lease, const ExtentRange& range) {
+  SessionContext& context = scope_.context;
   for (uint32_t s = 0; s < context.shards.size(); ++s) {
-    if (request->begins[s] == request->begins[s + 1]) continue;
-    PullPart& part = request->parts[s];
+    if (request.begins[s] == request.begins[s + 1]) continue;
+    PullPart& part = request.parts[s];
+    const uint32_t want_begin = request.want_count == 0 ? 0 : request.want_begins[s];
+    const uint32_t want_end = request.want_count == 0 ? 0 : request.want_begins[s + 1];
+    if (request.want_count > 0 && want_begin == want_end) {  // nothing of these blocks is asked for
+      part.shard = s;
+      part.number = 0;  // a fence of them is back at once
+      for (uint32_t i = request.begins[s]; i < request.begins[s + 1]; ++i)
+        request.codes[request.ids.positions[i]] = static_cast<uint8_t>(Code::kOk);
+      continue;
+    }
     part.session_reactor = &context.reactor;
     part.shard = s;
     part.status = Status();
     part.on_back = on_pull_part;
-    part.owner = request;
+    part.owner = &request;
     part.session = scope_.id;
-    part.deadline_ns = now_ns + deadline_ns;
-    part.request = &request->ids;
-    part.begin = request->begins[s];
-    part.end = request->begins[s + 1];
-    part.format = format;
+    part.deadline_ns = request.until_ns;
+    part.number = ++context.pull_part_last;
+    part.request = &request.ids;
+    part.begin = request.begins[s];
+    part.end = request.begins[s + 1];
+    part.format = request.format;
     part.rank = body.rank;
     // A lease that pinned nothing at this home promises nothing of it: best effort there.
     part.lease = lease == nullptr ? 0 : lease->by_shard[s];
@@ -93,16 +147,20 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
     part.lease_over = false;
     part.extent_first = range.first;
     part.extent_end = range.end;
-    part.first_wanted_ns = now_ns + bounded(body.slack_ns);
+    part.wants = request.want_count == 0 ? nullptr : request.wants.data() + want_begin;
+    part.want_count = want_end - want_begin;
+    part.first_wanted_ns = request.began_ns + bounded(body.slack_ns);
     part.layer_ns = bounded(body.layer_ns);
-    part.codes = request->codes.data();
+    part.codes = request.codes.data();
     part.cancelled.store(false, std::memory_order_relaxed);
     part.deliver_data = on_data;
     part.deliver_credit = on_credit_ask;
+    part.deliver_lost = on_lost;
     part.credit_unused_bytes = 0;
-    ++request->parts_out;
+    ++request.parts_out;
     context.shards[s]->submit(part);
   }
+  VARVE_ASSERT(request.parts_out > 0);
 }
 
 void Requests::on_data(Message& message) {
@@ -122,6 +180,12 @@ void Requests::on_credit_ask(Message& message) {
   }
 }
 
+void Requests::on_lost(Message& message) {
+  auto& note = *static_cast<LostNote*>(message.owner);
+  auto& request = *static_cast<PendingPull*>(note.part->owner);
+  request.requests->lost_out_.take(note);
+}
+
 // Nothing more is started for it; what is in flight comes back, then it ends.
 void Requests::stop_pull(PendingPull& pull) {
   VARVE_ASSERT(pull.stopped());
@@ -131,6 +195,7 @@ void Requests::stop_pull(PendingPull& pull) {
   }
   credit_.drop(&pull, Status::cancelled("the pull was stopped"));
   data_out_.drop(pull);
+  lost_out_.drop(pull);
   const SessionOptions& options = scope_.context.options;
   const uint64_t seconds = data_out_.queued_bytes() / options.lane_rate_bytes_min;
   pull.deadline.on_fire = on_drain_over;
@@ -175,6 +240,7 @@ void Requests::on_pull_part(Part& part) {
 void Requests::answer_pull(PendingPull& request) {
   SessionContext& context = scope_.context;
   context.reactor.cancel(request.deadline);
+  VARVE_ASSERT(!lost_out_.waits(request));  // its homes have all their notes back
   wire::Pulled body;
   if (request.cancelled) {
     body.code = static_cast<uint8_t>(Code::kCancelled);

@@ -12,7 +12,9 @@ Requests::Requests(SessionScope& scope, SessionFormats& formats, Grants& grants,
       grants_(grants),
       leases_(leases),
       credit_(credit),
-      data_out_(data_out) {}
+      data_out_(data_out),
+      fences_(scope),
+      lost_out_(scope) {}
 
 RequestBase* Requests::find(uint64_t op) const {
   for (RequestBase* request = live_.front(); request != nullptr; request = live_.next(request)) {
@@ -62,7 +64,7 @@ void Requests::finish(RequestBase& request) {
   VARVE_ASSERT(request.parts_out == 0);
   SessionContext& context = scope_.context;
   if (request.fence_wanted) {
-    scope_.reply(context.encoder().fenced(request.fence_op, wire::Fenced{request.op}));
+    scope_.reply(context.encoder().fenced(request.fence_op, wire::Fenced{.target_op = request.op}));
     context.metrics.cancel_ns.record(context.reactor.now_ns() - request.cancelled_ns);
   }
   live_.remove(&request);
@@ -82,15 +84,17 @@ void Requests::finish(RequestBase& request) {
   scope_.something_ended();
 }
 
-void Requests::cancel(uint64_t op, uint64_t target_op) {
+void Requests::cancel(uint64_t op, const wire::Cancel& body) {
   SessionContext& context = scope_.context;
+  if (body.block != wire::kWhole) return cancel_extent(op, body);
+  const uint64_t target_op = body.target_op;
   context.metrics.cancels.add();
   RequestBase* request = find(target_op);
   if (request == nullptr) {
     // Ended, never there, or a RESERVE that was answered: its attempts end, nothing is in flight
     // for it.
     grants_.cancel(target_op);
-    scope_.reply(context.encoder().fenced(op, wire::Fenced{target_op}));
+    scope_.reply(context.encoder().fenced(op, wire::Fenced{.target_op = target_op}));
     return;
   }
   if (request->fence_wanted) return;  // one FENCED per op, and it is on its way
@@ -99,6 +103,23 @@ void Requests::cancel(uint64_t op, uint64_t target_op) {
   request->cancelled = true;
   request->cancelled_ns = context.reactor.now_ns();
   if (request->kind == RequestBase::Kind::kPull) stop_pull(*static_cast<PendingPull*>(request));
+}
+
+// Of one extent of a pull; the pull goes on. What no pull here ever sends is fenced already.
+void Requests::cancel_extent(uint64_t op, const wire::Cancel& body) {
+  SessionContext& context = scope_.context;
+  context.metrics.fences.add();
+  RequestBase* request = find(body.target_op);
+  const bool sends = request != nullptr && request->kind == RequestBase::Kind::kPull &&
+                     body.block < request->ids.count;
+  if (!sends) {
+    scope_.reply(
+        context.encoder().fenced(op, wire::Fenced{body.target_op, body.block, body.extent}));
+    return;
+  }
+  auto& pull = *static_cast<PendingPull*>(request);
+  const uint32_t home = context.home_of(pull.ids.ids[body.block]);
+  fences_.fence(op, body, pull.parts[home]);
 }
 
 void Requests::end_all() {

@@ -12,9 +12,11 @@
 #include "server/session/context.h"
 #include "server/session/credit.h"
 #include "server/session/data_out.h"
+#include "server/session/fence.h"
 #include "server/session/formats.h"
 #include "server/session/grants.h"
 #include "server/session/leases.h"
+#include "server/session/lost_out.h"
 
 namespace varve {
 
@@ -61,13 +63,20 @@ struct PendingReserve : RequestBase {
 
 struct PendingPull : RequestBase {
   explicit PendingPull(uint32_t shards)
-      : RequestBase(Kind::kPull, shards), parts(new PullPart[shards]) {}
+      : RequestBase(Kind::kPull, shards), parts(new PullPart[shards]), want_begins(shards + 1) {}
   bool stopped() const { return cancelled || timed_out || lease_over; }
   struct BlockLane {  // where the pieces of a block's current extent go
     uint16_t extent = 0;
     uint8_t lane = 0;
   };
   std::unique_ptr<PullPart[]> parts;
+  uint64_t hold = 0;   // its number among all holds
+  uint64_t bytes = 0;  // asked for
+  Nanos until_ns = 0;
+  // Single extents, where that is what was asked for; shard s has [want_begins[s], ..[s + 1]).
+  uint32_t want_count = 0;
+  std::vector<uint32_t> want_begins;
+  std::array<wire::Want, wire::kWantsMax> wants;
   std::array<uint8_t, wire::kIdsMax> codes;
   std::array<BlockLane, wire::kIdsMax> lane_of_block;
   bool timed_out = false;
@@ -84,10 +93,13 @@ class Requests {
   void match(uint64_t op, const wire::MatchView& view);
   void reserve(uint64_t op, const wire::ReserveView& view);
   void pull(uint64_t op, const wire::PullView& view);
-  void cancel(uint64_t op, uint64_t target_op);
+  void cancel(uint64_t op, const wire::Cancel& body);
+  void run() { lost_out_.run(); }  // once a turn
   bool holds(uint64_t op) const { return find(op) != nullptr; }
+  const SessionScope& scope() const { return scope_; }
   void end_all();
   uint32_t count() const { return static_cast<uint32_t>(live_.size()); }
+  bool idle() const { return live_.empty() && fences_.count() == 0 && lost_out_.idle(); }
 
  private:
   RequestBase* find(uint64_t op) const;
@@ -96,6 +108,7 @@ class Requests {
              const wire::ArrayView<BaseId>& ids);
   void finish(RequestBase& request);
   void stop_pull(PendingPull& pull);
+  void cancel_extent(uint64_t op, const wire::Cancel& body);
 
   void refuse_match(uint64_t op, uint32_t count, Code code);
   static void on_match_part(Part& part);
@@ -112,10 +125,15 @@ class Requests {
   void merge_reserve(PendingReserve& request);
 
   void refuse_pull(uint64_t op, Code code);
-  Status check_pull(const wire::Pull& body, const SessionFormat* format, ExtentRange* range);
+  Status check_pull(const wire::PullView& view, const SessionFormat* format, ExtentRange* range);
+  void begin_pull(PendingPull& request, const wire::PullView& view, const ExtentRange& range);
+  void take_wants(PendingPull& request, const wire::PullView& view);
+  void submit_pull_parts(PendingPull& request, const wire::Pull& body, const SessionLease* lease,
+                         const ExtentRange& range);
   static void on_pull_part(Part& part);
   static void on_data(Message& message);
   static void on_credit_ask(Message& message);
+  static void on_lost(Message& message);
   static void on_drain_over(Timer& timer);
   void answer_pull(PendingPull& request);
   void learn(const PendingPull& request);
@@ -126,6 +144,8 @@ class Requests {
   Leases& leases_;
   Credit& credit_;
   DataOut& data_out_;
+  Fences fences_;
+  LostOut lost_out_;
   List<RequestBase> live_;
   uint32_t pulls_ = 0;
 };

@@ -2,16 +2,16 @@
 //
 // Owns: the listener's links until they said HELLO, sessions (urgent lane + up to 4 bulk lanes),
 // registered formats, requests in flight and their merging, grants lent to it, pull credit,
-// deadlines of reservations, session leases. Called by main (SessionTable). Thread rule: the
-// session shard only. Invariants:
+// deadlines of reservations, session leases, the list of all holds. Called by main (SessionTable).
+// Thread rule: the session shard only. Invariants:
 //   N1 no frame from a peer reaches an assert; a bad frame closes its session with a typed cause
 //   (I12). N2 nothing is answered before authentication; without a token only loopback peers are
 //   served. N3 when a lane goes, the whole session goes: its pulls are cancelled, its grants
 //   aborted once no
 //      receive is in flight into their slabs, its leases released; zero is left (I6).
 //   N4 limits per session and in sum: sessions, lanes, formats, requests, grants, pulls, leases,
-//   credit. N5 a slow or silent client is dropped: handshake_ms_max, idle ping/pong, stall of a
-//   lane (F5), drain_stall_ms_max.
+//   fences, credit. N5 a slow or silent client is dropped: handshake_ms_max, idle ping/pong, stall
+//   of a lane (F5), drain_stall_ms_max.
 #pragma once
 
 #include <memory>
@@ -41,13 +41,16 @@ struct SessionOptions {
   uint32_t attempts_max = 256;             // per session, live
   uint32_t pulls_max = 64;                 // per session
   uint32_t leases_max = 256;               // per session
-  // In sum over all sessions: the pools made at start (70 KiB a match or pull, 130 KiB a reserve).
+  uint32_t fences_max = 1024;              // per session: CANCELs of extents without their FENCED
+  // In sum over all sessions: the pools made at start (70 KiB a match, 110 KiB a pull, 130 KiB a
+  // reserve).
   // Each takes what one session may have in flight, so that a client alone is never overloaded.
   uint32_t matches_sum_max = 256;
   uint32_t reserves_sum_max = 256;
   uint32_t pulls_sum_max = 256;
   uint32_t grants_sum_max = 4096;
   uint32_t leases_sum_max = 4096;
+  uint32_t fences_sum_max = 8192;
   uint32_t handshake_ms_max = 5000;
   uint32_t idle_ms_max = 60000;  // no frame at all: ping at half of it, close at the end
   uint32_t reserve_ms_max = 60000;
@@ -61,7 +64,7 @@ struct SessionOptions {
   uint64_t lane_rate_bytes_min = 4 * kMiB;
   uint64_t credit_bytes_max = 256 * kMiB;
   uint64_t credit_bytes_min = 4 * kMiB;  // a HELLO with less is refused: one window must fit
-  uint32_t k = 1, m = 0;
+  Scheme scheme;                         // of the node's targets; every extent table is of it
   // The least of all shards: a format with a larger block is refused when it is registered.
   uint32_t fragment_pages_max = ~0u;
   uint64_t push_bytes_max = ~uint64_t{0};

@@ -175,8 +175,8 @@ void Table::welcome(Lane& lane, uint64_t op, const LiveSession& session) {
   body.boot_id = options.boot_id;
   body.epoch = options.epoch;
   body.domain = options.domain;
-  body.k = options.k;
-  body.m = options.m;
+  body.k = options.scheme.k;
+  body.m = options.scheme.m;
   body.lease_ms_max = options.lease_ms_max;
   body.reserve_ms_max = options.reserve_ms_max;
   body.pulls_max = options.pulls_max;
@@ -235,6 +235,7 @@ Result<std::unique_ptr<SessionTable>> SessionTable::open(Env& env, Reactor& reac
   if (options.credit_bytes_min > options.credit_bytes_max) {
     return Status::invalid("credit_bytes_min is over credit_bytes_max");
   }
+  if (!options.scheme.valid()) return Status::invalid("no such scheme");
   if (options.token.size() > wire::kTokenBytesMax) return Status::invalid("token over 256 bytes");
   std::unique_ptr<SessionTable> table =
       std::make_unique<Table>(env, reactor, std::move(shards), options);

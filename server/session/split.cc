@@ -27,6 +27,30 @@ void split_by_home(RequestIds& request, std::span<const uint8_t> homes,
   VARVE_ASSERT(begins[shards] == request.count);
 }
 
+void split_wants(const wire::ArrayView<wire::Want>& wants, std::span<const uint8_t> homes,
+                 std::span<wire::Want> out, std::span<uint32_t> begins) {
+  VARVE_ASSERT(wants.size() <= out.size(), wants.size(), out.size());
+  VARVE_ASSERT(begins.size() >= 2);
+  const auto shards = static_cast<uint32_t>(begins.size()) - 1;
+  for (uint32_t& begin : begins)
+    begin = 0;
+  for (uint32_t i = 0; i < wants.size(); ++i) {
+    const uint32_t block = wants[i].block;
+    VARVE_ASSERT(block < homes.size(), block);
+    ++begins[homes[block] + 1u];
+  }
+  for (uint32_t s = 1; s <= shards; ++s)
+    begins[s] += begins[s - 1];
+  for (uint32_t i = 0; i < wants.size(); ++i) {
+    const wire::Want want = wants[i];
+    out[begins[homes[want.block]]++] = want;
+  }
+  for (uint32_t s = shards; s > 0; --s)  // as above
+    begins[s] = begins[s - 1];
+  begins[0] = 0;
+  VARVE_ASSERT(begins[shards] == wants.size());
+}
+
 uint32_t share_of(uint32_t allowance, uint32_t begin, uint32_t end, uint32_t total) {
   VARVE_ASSERT(begin <= end);
   VARVE_ASSERT(end <= total);

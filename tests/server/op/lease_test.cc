@@ -16,7 +16,7 @@ struct Leases {
   Leases() : table(rig.reactor, rig.index, metrics, {4, 240, 1000}) {
     for (uint32_t n = 0; n < kBases; ++n) {
       Located located;
-      EXPECT_EQ(rig.index.insert(rig.block(n), FragmentState::kMemory, {}, &located),
+      EXPECT_EQ(rig.index.insert(rig.block(n), BlockState::kMemory, &located),
                 Index::Insert::kDone);
       slots.push_back(located.base_slot);
       positions.push_back(static_cast<uint16_t>(n));
@@ -141,6 +141,46 @@ TEST(LeaseTable, ReusesItsRunsAfterManyTrims) {
     t.table.release(lease, 1, 0);
     ASSERT_EQ(t.pinned(), 0u);
   }
+}
+
+TEST(LeaseTable, ARenewalMovesItsEndAndItsPlaceInLine) {
+  Leases t;
+  const LeaseId first = t.grant(1, 10, 100);
+  const LeaseId second = t.grant(1, 10, 200);
+  t.rig.run_for(50 * kMillisecond);
+  EXPECT_TRUE(t.table.renew(first, 1, 300));   // to 350
+  EXPECT_TRUE(t.table.renew(second, 1, 100));  // to 150: sooner than before
+  t.rig.run_for(110 * kMillisecond);           // 160
+  EXPECT_TRUE(t.table.holds(first, 1));
+  EXPECT_FALSE(t.table.holds(second, 1));
+  EXPECT_EQ(t.pinned(), 10u) << "the timer ended the second on its own";
+  t.rig.run_for(180 * kMillisecond);  // 340
+  EXPECT_TRUE(t.table.holds(first, 1));
+  t.rig.run_for(20 * kMillisecond);
+  EXPECT_EQ(t.pinned(), 0u);
+  EXPECT_EQ(t.metrics.leases_renewed.value(), 2u);
+}
+
+TEST(LeaseTable, RenewsNothingThatIsOverOrAnothers) {
+  Leases t;
+  const LeaseId lease = t.grant(1, 10, 100);
+  EXPECT_FALSE(t.table.renew(lease, 2, 100));
+  EXPECT_FALSE(t.table.renew(0, 1, 100));
+  t.table.release(lease, 1, 0);
+  EXPECT_FALSE(t.table.renew(lease, 1, 100));
+  const LeaseId late = t.grant(1, 10, 100);
+  EXPECT_NE(late, 0u);
+  t.rig.run_for(100 * kMillisecond);
+  EXPECT_FALSE(t.table.renew(late, 1, 100));
+  EXPECT_EQ(t.pinned(), 0u);
+}
+
+TEST(LeaseTable, ARenewalNeverLastsLongerThanTheMaximum) {
+  Leases t;
+  const LeaseId lease = t.grant(1, 1, 100);
+  EXPECT_TRUE(t.table.renew(lease, 1, 4000000000u));
+  t.rig.run_for(1001 * kMillisecond);
+  EXPECT_FALSE(t.table.holds(lease, 1));
 }
 
 }  // namespace

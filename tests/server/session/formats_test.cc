@@ -16,7 +16,7 @@ Format format_number(uint32_t number) {
 }
 
 TEST(Formats, EqualFormatsAreOneEntry) {
-  FormatTable table(8, kMiB, 1);
+  FormatTable table(8, kMiB, Scheme{});
   SessionFormats a(table, 8), b(table, 8);
   const auto bytes = format_number(1).encode();
   EXPECT_EQ(*a.add(bytes), 1u);
@@ -34,7 +34,7 @@ TEST(Formats, EqualFormatsAreOneEntry) {
 }
 
 TEST(Formats, UnknownHandlesAreNull) {
-  FormatTable table(8, kMiB, 1);
+  FormatTable table(8, kMiB, Scheme{});
   SessionFormats formats(table, 8);
   EXPECT_EQ(formats.find(0), nullptr);
   EXPECT_EQ(formats.find(1), nullptr);
@@ -45,7 +45,7 @@ TEST(Formats, UnknownHandlesAreNull) {
 }
 
 TEST(Formats, LimitsInSumAndPerSessionAreKept) {
-  FormatTable table(2, kMiB, 1);
+  FormatTable table(2, kMiB, Scheme{});
   SessionFormats one(table, 1), many(table, 8);
   EXPECT_TRUE(one.add(format_number(1).encode()).has_value());
   EXPECT_EQ(one.add(format_number(2).encode()).error().code(), Code::kQuota);
@@ -63,18 +63,19 @@ TEST(Formats, LimitsInSumAndPerSessionAreKept) {
 TEST(Formats, BlocksThatTheNodeCanNeverTakeAreRefusedWithNumbersAndRemedy) {
   // 516 KiB in 4 extents: 131 pages of extents and one of the header.
   const auto bytes = test::small_format().encode();
-  FormatTable fits(8, kMiB, 1, {.fragment_pages_max = 132, .push_bytes_max = 132 * kPageBytes});
+  FormatTable fits(8, kMiB, Scheme{},
+                   {.fragment_pages_max = 132, .push_bytes_max = 132 * kPageBytes});
   SessionFormats happy(fits, 8);
   EXPECT_TRUE(happy.add(bytes).has_value()) << fits.refusal();
   EXPECT_EQ(fits.refusal(), "");
-  FormatTable flash(8, kMiB, 1, {.fragment_pages_max = 131});
+  FormatTable flash(8, kMiB, Scheme{}, {.fragment_pages_max = 131});
   SessionFormats sad(flash, 8);
   EXPECT_EQ(sad.add(bytes).error().code(), Code::kUnsupported);
   EXPECT_EQ(flash.refusal(),
             "a block of rank 0 needs 528KiB; the targets of this node take at most 524KiB for one: "
             "format them with larger --target-bytes, or put fewer tokens in a block");
   EXPECT_EQ(flash.count(), 0u);
-  FormatTable dram(8, kMiB, 1, {.push_bytes_max = 132 * kPageBytes - 1});
+  FormatTable dram(8, kMiB, Scheme{}, {.push_bytes_max = 132 * kPageBytes - 1});
   SessionFormats poor(dram, 8);
   EXPECT_EQ(poor.add(bytes).error().code(), Code::kUnsupported);
   EXPECT_NE(dram.refusal().find("--dram-bytes"), std::string::npos);
@@ -82,7 +83,7 @@ TEST(Formats, BlocksThatTheNodeCanNeverTakeAreRefusedWithNumbersAndRemedy) {
 }
 
 TEST(Formats, BytesInSumAreKept) {
-  FormatTable table(100, 2000, 1);
+  FormatTable table(100, 2000, Scheme{});
   SessionFormats formats(table, 100);
   uint32_t taken = 0;
   Code refusal = Code::kOk;
@@ -98,7 +99,7 @@ TEST(Formats, BytesInSumAreKept) {
 }
 
 TEST(Formats, GarbageIsRefusedAndLeavesNothing) {
-  FormatTable table(8, kMiB, 1);
+  FormatTable table(8, kMiB, Scheme{});
   SessionFormats formats(table, 8);
   auto bytes = format_number(1).encode();
   for (size_t cut = 0; cut < bytes.size(); cut += 7) {

@@ -26,6 +26,16 @@ struct Pushing {
     const uint64_t commit = client.commit(op, i, block(i), attempts[i], lane);
     return static_cast<Code>(client.wait<wire::CommittedView>(commit).body.code);
   }
+  Code commit_rows(const std::vector<ExtentEntry>& rows) {
+    wire::Commit body;
+    body.reserve_op = op;
+    body.epoch = client.welcome.epoch;
+    body.attempt = attempts[0];
+    body.count = static_cast<uint32_t>(rows.size());
+    const uint64_t commit = client.next_op++;
+    client.bulk[0]->send(client.encoder().commit(commit, body, rows));
+    return static_cast<Code>(client.wait<wire::CommittedView>(commit).body.code);
+  }
   wire::Extent first_piece(uint32_t bytes) const {
     wire::Extent body;
     body.reserve_op = op;
@@ -402,6 +412,86 @@ TEST(Grants, ADisconnectAtAnyMomentLeavesNothing) {
       EXPECT_TRUE(world.settle()) << moment;
     }
     EXPECT_EQ(world.metric("varve_session_grants"), 0) << moment;
+  }
+}
+
+// Goal: under a scheme with parity a block is its whole table: as many extents, as many checks.
+struct CodedWorld {
+  static SessionOptions options() {
+    SessionOptions options;
+    options.scheme = {2, 1};
+    return options;
+  }
+  World world{1, options()};
+};
+
+constexpr uint32_t kWhole = 7;   // stripes {0}, {1, 2}, {3} of small_format() and a parity of each
+constexpr uint32_t kParity = 5;  // of stripe {1, 2}
+
+TEST(Grants, ParityIsReceivedVerifiedAndCommittedLikeData) {
+  CodedWorld coded;
+  Pushing push(coded.world);
+  ASSERT_EQ(push.client.table().count(), kWhole);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  EXPECT_EQ(push.commit_code(), Code::kOk);
+  const auto& stored = coded.world.homes[0]->stored.at(push.block());
+  ASSERT_EQ(stored.size(), kWhole);
+  EXPECT_EQ(stored[kParity], bytes_of_extent(push.block(), kParity, 80 * 1024));
+}
+
+TEST(Grants, CommitWaitsForTheLastParityExtent) {
+  CodedWorld coded;
+  Pushing push(coded.world);
+  TestClient::PushShape shape;
+  shape.skip_extent = kWhole - 1;
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], shape);
+  const uint64_t commit = push.client.commit(push.op, 0, push.block(), push.attempts[0]);
+  coded.world.run_for(100 * kMillisecond);
+  EXPECT_EQ(push.client.answer(commit), nullptr);
+  const auto bytes = bytes_of_extent(push.block(), kWhole - 1, 65 * 1024);
+  wire::Extent body = push.first_piece(65 * 1024);
+  body.extent = kWhole - 1;
+  body.stored_crc = push.client.entries(push.block(), push.attempts[0]).back().stored_crc;
+  push.client.send_piece(body, bytes);
+  EXPECT_EQ(push.client.wait<wire::CommittedView>(commit).body.code, 0);
+}
+
+TEST(Grants, ParityThatIsNotWhatTheTableSaysIsCorrupt) {
+  CodedWorld coded;
+  Pushing push(coded.world);
+  std::vector<ExtentEntry> rows = push.client.entries(push.block(), push.attempts[0]);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  rows[kParity].decoded_xxh3 ^= 1;
+  EXPECT_EQ(push.commit_rows(rows), Code::kCorrupt);
+}
+
+TEST(Grants, AStripeThatIsNotTheFormatsIsRefused) {
+  CodedWorld coded;
+  Pushing push(coded.world);
+  std::vector<ExtentEntry> rows = push.client.entries(push.block(), push.attempts[0]);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  rows[2].stripe = 0;
+  EXPECT_EQ(push.commit_rows(rows), Code::kCorrupt);
+}
+
+TEST(Grants, ATableOfTheDataExtentsAloneIsRefused) {
+  CodedWorld coded;
+  Pushing push(coded.world);
+  std::vector<ExtentEntry> rows = push.client.entries(push.block(), push.attempts[0]);
+  push.client.send_extents(push.op, 0, push.block(), push.attempts[0], {});
+  rows.resize(4);
+  EXPECT_EQ(push.commit_rows(rows), Code::kInvalid);
+}
+
+TEST(Grants, BeyondTheWholeTableOrOfAnotherSizeClosesTheSession) {
+  for (const uint32_t extent : {kParity, kWhole}) {
+    CodedWorld coded;
+    Pushing push(coded.world);
+    const auto bytes = bytes_of_extent(push.block(), extent, 65 * 1024);
+    wire::Extent body = push.first_piece(65 * 1024);  // kParity has 80 KiB
+    body.extent = extent;
+    push.client.send_piece(body, bytes);
+    EXPECT_EQ(push.closed_with(coded.world), Code::kInvalid) << extent;
   }
 }
 

@@ -380,5 +380,66 @@ TEST(Pull, ADisconnectAtAnyMomentLeavesNothing) {
   }
 }
 
+TEST(Pull, WantsAreSentAndNothingElse) {
+  World world(4);
+  Pulling pull(world, 12);
+  std::vector<wire::Want> wants;
+  for (uint32_t b = 0; b < 12; b += 2)
+    wants.push_back({b, (b / 2) % 4});
+  wants.push_back({0, 3});
+  const uint64_t op = pull.client.pull_wants(pull.format, pull.ids, wants);
+  const auto view = pull.client.wait<wire::PulledView>(op);
+  EXPECT_EQ(view.body.code, 0);
+  ASSERT_EQ(view.codes.size(), 12u);
+  for (uint32_t i = 0; i < 12; ++i)
+    EXPECT_EQ(view.codes[i], 0) << i;
+  EXPECT_TRUE(world.run_until([&] { return pull.extents(op).size() == wants.size(); }));
+  const auto extents = pull.extents(op);
+  for (const wire::Want& want : wants) {
+    const auto& stored = world.home_of(pull.ids[want.block]).stored.at({pull.ids[want.block], 0});
+    EXPECT_EQ(extents.at({want.block, want.extent}), stored[want.extent]);
+  }
+  EXPECT_EQ(world.metric("varve_pull_wants_total"), static_cast<int64_t>(wants.size()));
+}
+
+TEST(Pull, AHomeGetsItsWantsInTheOrderTheyCame) {
+  World world;
+  Pulling pull(world, 3);
+  const std::vector<wire::Want> wants = {{2, 1}, {0, 3}, {1, 0}, {0, 0}};
+  const uint64_t op = pull.client.pull_wants(pull.format, pull.ids, wants);
+  EXPECT_EQ(pull.client.wait<wire::PulledView>(op).body.code, 0);
+  EXPECT_EQ(world.homes[0]->wants_got, wants);
+}
+
+TEST(Pull, WantsOfNoBlockOrNoExtentAreInvalid) {
+  World world;
+  Pulling pull(world, 2);
+  for (const wire::Want want : {wire::Want{2, 0}, wire::Want{0, 4}}) {
+    const uint64_t op = pull.client.pull_wants(pull.format, pull.ids, {{0, 0}, want});
+    EXPECT_EQ(pull.client.wait<wire::PulledView>(op).body.code,
+              static_cast<uint8_t>(Code::kInvalid));
+  }
+  EXPECT_EQ(world.homes[0]->pulls, 0u);
+}
+
+// Expect: of a block that a home fails, the code; of one of which nothing was asked, ok.
+TEST(Pull, AHomeWithoutWantsIsNotAsked) {
+  World world(2);
+  Pulling pull(world, 10);
+  std::vector<wire::Want> wants;
+  for (uint32_t i = 0; i < 10; ++i) {
+    if (Shard::home(pull.ids[i], kSlicesDefault, 2) == 1) wants.push_back({i, 0});
+  }
+  ASSERT_FALSE(wants.empty());
+  world.homes[1]->fail_next = Status::overloaded("no pull left");
+  const auto view =
+      pull.client.wait<wire::PulledView>(pull.client.pull_wants(pull.format, pull.ids, wants));
+  EXPECT_EQ(world.homes[0]->pulls, 0u);
+  for (uint32_t i = 0; i < 10; ++i) {
+    const bool asked = Shard::home(pull.ids[i], kSlicesDefault, 2) == 1;
+    EXPECT_EQ(view.codes[i], asked ? static_cast<uint8_t>(Code::kOverloaded) : 0) << i;
+  }
+}
+
 }  // namespace
 }  // namespace varve::test

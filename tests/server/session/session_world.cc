@@ -83,12 +83,14 @@ struct FakeHome::Pull {
   Status failure;
   std::vector<std::unique_ptr<DataSend>> sends;  // out and to come
   std::vector<std::unique_ptr<std::vector<std::byte>>> payloads;
+  std::vector<std::unique_ptr<LostNote>> notes;
   size_t posted = 0;
-  uint32_t out = 0;
+  uint32_t out = 0, notes_out = 0;
 };
 
 FakeHome::FakeHome(World& world, uint32_t shard)
-    : shard_(shard),
+    : world_(world),
+      shard_(shard),
       reactor_(world.clock, nullptr, ReactorOptions{shard + 1}),
       memory_(kArenaBytes + kPageBytes),
       arena_([this] {
@@ -108,7 +110,7 @@ flash::Flash& FakeHome::flash() {
 }
 
 bool FakeHome::at_rest() const {
-  return held_.empty() && pushes_.empty() && pulls_.empty() &&
+  return held_.empty() && pushes_.empty() && pulls_.empty() && fences_waiting_.empty() &&
          arena_->free_pages() == arena_->page_count();
 }
 
@@ -167,6 +169,14 @@ void FakeHome::deliver(Part& part) {
       }
       return back(part, {});
     }
+    case Part::Kind::kRenew: {
+      auto& renew = static_cast<RenewPart&>(part);
+      renewed_ms.push_back(renew.lease_ms);
+      const bool live = leases.count(renew.lease) > 0 && !lease_gone;
+      return back(part, live ? Status() : Status::timed_out("the lease is over"));
+    }
+    case Part::Kind::kFence:
+      return fence(static_cast<FencePart&>(part));
     case Part::Kind::kAbort: {
       ++aborts;
       drop_push(static_cast<AbortPart&>(part).push);
@@ -256,11 +266,11 @@ void FakeHome::commit(CommitPart& part) {
   EXPECT_EQ(part.attempt, push.attempt);
   const ExtentTable& table = push.format->tables[push.block.rank];
   std::vector<std::vector<std::byte>> extents;
-  for (uint32_t e = 0; e < table.extents.size(); ++e) {
+  for (uint32_t e = 0; e < table.count(); ++e) {
     ExtentEntry entry;
     std::memcpy(&entry, arena_->byte_at(push.tier_block->header, 256 + 32 * e), sizeof(entry));
     const Slab& slab = tier_.extent(*push.tier_block, e);
-    EXPECT_EQ(entry.stored_bytes, table.extents[e].bytes);
+    EXPECT_EQ(entry.stored_bytes, table.bytes_at(e));
     std::vector<std::byte> bytes;
     for (uint64_t offset = 0; offset < bytes_of(slab.page_count); offset += kPageBytes) {
       const std::byte* page = arena_->byte_at(slab, offset);
@@ -294,14 +304,102 @@ void FakeHome::pull(PullPart& part) {
     const bool have = stored.count({part.request->ids[position], part.rank}) > 0;
     part.codes[position] = static_cast<uint8_t>(have ? Code::kOk : Code::kUnavailable);
   }
-  for (uint32_t e = part.extent_first; e < part.extent_end; ++e) {
-    for (uint32_t i = part.begin; i < part.end; ++i) {
-      const uint32_t position = part.request->positions[i];
-      if (part.codes[position] == 0) pull->items.push_back({position, e});
+  pulls_.push_back(std::move(pull));
+  list_items(*pulls_.back());
+  pump(*pulls_.back());
+}
+
+// What is to be sent, and what is said of the rest.
+void FakeHome::list_items(Pull& pull) {
+  const PullPart& part = *pull.part;
+  std::vector<Pull::Item> asked;
+  if (part.wants != nullptr) {
+    EXPECT_EQ(part.extent_end, 0u);
+    wants_got.assign(part.wants, part.wants + part.want_count);
+    for (const wire::Want& want : wants_got) {
+      EXPECT_EQ(Shard::home(part.request->ids[want.block], kSlicesDefault,
+                            static_cast<uint32_t>(world_.homes.size())),
+                shard_);
+      asked.push_back({want.block, want.extent});
     }
   }
-  pulls_.push_back(std::move(pull));
-  pump(*pulls_.back());
+  for (uint32_t e = part.extent_first; e < part.extent_end; ++e) {
+    for (uint32_t i = part.begin; i < part.end; ++i)
+      asked.push_back({part.request->positions[i], e});
+  }
+  for (const Pull::Item& item : asked) {
+    if (part.codes[item.position] != 0) continue;
+    if (lost_extents.count(item.extent) > 0) {
+      note(pull, item.position, item.extent, wire::LostState::kLost);
+      continue;
+    }
+    if (late_extents.count(item.extent) > 0) {
+      note(pull, item.position, item.extent, wire::LostState::kLate);
+    }
+    pull.items.push_back(item);
+  }
+}
+
+void FakeHome::note(Pull& pull, uint32_t position, uint32_t extent, wire::LostState state) {
+  auto note = std::make_unique<LostNote>();
+  note->lost.block = position;
+  note->lost.extent = extent;
+  note->lost.state = state;
+  note->lost.code = static_cast<uint8_t>(Code::kIo);
+  note->lost.entry.stored_bytes = note->lost.entry.decoded_bytes = 1000 + extent;
+  note->lost.attempt = {1, shard_, 1};
+  note->part = pull.part;
+  note->owner = &pull;
+  note->back = on_note;
+  note->message.owner = note.get();
+  note->message.deliver = pull.part->deliver_lost;
+  ++notes_posted;
+  ++pull.notes_out;
+  pull.part->session_reactor->post(note->message);
+  pull.notes.push_back(std::move(note));
+}
+
+void FakeHome::on_note(Message& message) {
+  auto& note = *static_cast<LostNote*>(message.owner);
+  auto& pull = *static_cast<Pull*>(note.owner);
+  ++pull.home->notes_returned;
+  --pull.notes_out;
+  pull.home->pump(pull);
+}
+
+void FakeHome::fence(FencePart& part) {
+  ++fences;
+  fences_waiting_.push_back(&part);
+  const auto at = std::find_if(pulls_.begin(), pulls_.end(), [&part](const auto& pull) {
+    return pull->part == part.pull && pull->part->number == part.number;
+  });
+  if (at == pulls_.end()) return answer_fences(nullptr);
+  fenced.insert({part.position, part.extent});
+  answer_fences(at->get());
+  pump(**at);
+}
+
+// Those of pulls that are over, and those whose extent is on no lane.
+void FakeHome::answer_fences(Pull* pull) {
+  std::vector<FencePart*> still;
+  for (FencePart* part : fences_waiting_) {
+    bool out = false;
+    for (const auto& held : pulls_) {
+      if (held->part != part->pull || held->part->number != part->number) continue;
+      if (held.get() != pull) out = true;  // another's: not looked at now
+      for (size_t i = 0; i < held->posted; ++i) {
+        const DataSend& send = *held->sends[i];
+        out = out || (send.owner != nullptr && send.data.block == part->position &&
+                      send.data.extent == part->extent);
+      }
+    }
+    if (out) {
+      still.push_back(part);
+    } else {
+      back(*part, {});
+    }
+  }
+  fences_waiting_ = still;
 }
 
 bool FakeHome::ask_window(Pull& pull) {
@@ -372,6 +470,10 @@ void FakeHome::release_sends() {
   for (const auto& pull : pulls_) {
     if (pull->posted >= pull->sends.size()) continue;
     DataSend& send = *pull->sends[pull->posted++];
+    if (fenced.count({send.data.block, send.data.extent}) > 0) {  // its credit is unused
+      send.owner = nullptr;
+      continue;
+    }
     pull->credit -= send.request.payload_bytes();
     ++pull->out;
     ++sends_posted;
@@ -386,6 +488,7 @@ void FakeHome::on_data(Message& message) {
   auto& pull = *static_cast<Pull*>(send.owner);
   FakeHome& home = *pull.home;
   --pull.out;
+  send.owner = nullptr;
   ++home.sends_returned;
   if (send.status.code() == Code::kCancelled) ++home.sends_cancelled;
   if (!send.status.ok()) {
@@ -393,6 +496,7 @@ void FakeHome::on_data(Message& message) {
     pull.failure = send.status;
     pull.part->codes[send.data.block] = static_cast<uint8_t>(send.status.code());
   }
+  home.answer_fences(&pull);
   home.pump(pull);
 }
 
@@ -402,7 +506,7 @@ void FakeHome::pump(Pull& pull) {
     while (pull.posted < pull.sends.size())
       release_sends();
   }
-  if (pull.asking || pull.out > 0) return;
+  if (pull.asking || pull.out > 0 || pull.notes_out > 0) return;
   if (stopped) return finish_pull(pull);
   if (pull.posted < pull.sends.size()) return;  // sent slowly
   if (pull.next == pull.items.size() || !ask_window(pull)) finish_pull(pull);
@@ -421,6 +525,7 @@ void FakeHome::finish_pull(Pull& pull) {
                                [&](const auto& held) { return held.get() == &pull; });
   const std::unique_ptr<Pull> own = std::move(*at);
   pulls_.erase(at);
+  answer_fences(nullptr);
   back(part, {});
 }
 
@@ -525,7 +630,8 @@ void TestClient::connect_bulk(uint32_t index) {
 
 const Got* TestClient::answer(uint64_t op) const {
   for (const Got& message : urgent->got) {
-    if (load<wire::FrameHeader>(message.head).op == op) return &message;
+    const auto header = load<wire::FrameHeader>(message.head);
+    if (header.op == op && header.type != wire::FrameType::kLost) return &message;
   }
   return nullptr;
 }
@@ -580,24 +686,43 @@ uint64_t TestClient::pull(uint32_t handle, const std::vector<BaseId>& ids, uint6
   return next_op++;
 }
 
-void TestClient::cancel(uint64_t target) {
-  urgent->send(encoder().cancel(next_op++, wire::Cancel{target}));
+uint64_t TestClient::pull_wants(uint32_t handle, const std::vector<BaseId>& ids,
+                                const std::vector<wire::Want>& wants) {
+  wire::Pull body;
+  body.format = handle;
+  body.deadline_ns = 10 * kSecond;
+  body.count = static_cast<uint32_t>(ids.size());
+  urgent->send(encoder().pull(next_op, body, ids, wants));
+  return next_op++;
+}
+
+uint64_t TestClient::cancel(uint64_t target) {
+  return cancel_extent(target, wire::kWhole, wire::kWhole);
+}
+
+uint64_t TestClient::cancel_extent(uint64_t target, uint32_t block, uint32_t extent) {
+  urgent->send(encoder().cancel(next_op, wire::Cancel{target, block, extent}));
+  return next_op++;
 }
 
 void TestClient::credit(uint64_t bytes) {
   urgent->send(encoder().credit(next_op++, wire::Credit{bytes}));
 }
 
+ExtentTable TestClient::table(uint32_t rank) const {
+  return *ExtentTable::of(format.ranks[rank], Scheme{.k = welcome.k, .m = welcome.m});
+}
+
 std::vector<ExtentEntry> TestClient::entries(const BlockId& block, const Attempt& attempt) const {
-  const ExtentTable table = *ExtentTable::of(format.ranks[block.rank], Scheme{});
+  const ExtentTable whole = table(block.rank);
   std::vector<ExtentEntry> out;
-  for (uint32_t e = 0; e < table.extents.size(); ++e) {
-    const auto bytes = bytes_of_extent(block, e, table.extents[e].bytes);
+  for (uint32_t e = 0; e < whole.count(); ++e) {
+    const auto bytes = bytes_of_extent(block, e, whole.bytes_at(e));
     const ChecksumSeed seed = checksum_seed(block, e, attempt);
     ExtentEntry entry;
-    entry.stored_bytes = table.extents[e].bytes;
+    entry.stored_bytes = whole.bytes_at(e);
     entry.decoded_bytes = entry.stored_bytes;
-    entry.stripe = static_cast<uint16_t>(table.stripe_at(e));
+    entry.stripe = static_cast<uint16_t>(whole.stripe_at(e));
     entry.stored_crc = crc32c(seed.stored, bytes);
     entry.decoded_xxh3 = xxh3(seed.decoded, bytes);
     out.push_back(entry);

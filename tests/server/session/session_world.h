@@ -10,6 +10,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,7 @@ class FakeHome final : public Shard {
   Part::Kind hold_kind = Part::Kind::kMatch;
   void release_held();
   size_t held_count() const { return held_.size(); }
-  bool lease_gone = false;   // pulls with a lease are refused: it is over here
+  bool lease_gone = false;   // pulls and renewals of a lease are refused: it is over here
   Status fail_next;          // the next part comes back with this
   bool drop_failed = false;  // a commit that fails gives its slabs back, as a home does
   bool recovering_ = false;
@@ -62,6 +63,13 @@ class FakeHome final : public Shard {
   uint32_t sends_posted = 0, sends_returned = 0, sends_cancelled = 0, sends_failed = 0;
   bool send_slowly = false;  // one DATA frame per release_sends()
   void release_sends();
+  std::vector<wire::Want> wants_got;  // of the last pull that had some
+  // Extents of any pull that it says kLost of and does not send, and says kLate of and sends.
+  std::set<uint32_t> lost_extents, late_extents;
+  uint32_t notes_posted = 0, notes_returned = 0;
+  std::vector<uint32_t> renewed_ms;
+  uint32_t fences = 0;
+  std::set<std::pair<uint32_t, uint32_t>> fenced;  // position, extent: not sent any more
 
  private:
   struct Push;
@@ -73,13 +81,19 @@ class FakeHome final : public Shard {
   void reserve(ReservePart& part);
   void commit(CommitPart& part);
   void pull(PullPart& part);
+  void list_items(Pull& pull);
+  void note(Pull& pull, uint32_t position, uint32_t extent, wire::LostState state);
+  void fence(FencePart& part);
+  void answer_fences(Pull* pull);
   void pump(Pull& pull);
   bool ask_window(Pull& pull);
   void send_window(Pull& pull);
   void finish_pull(Pull& pull);
   static void on_credit(Message& message);
   static void on_data(Message& message);
+  static void on_note(Message& message);
 
+  World& world_;
   const uint32_t shard_;
   Reactor reactor_;
   std::vector<std::byte> memory_;
@@ -89,6 +103,7 @@ class FakeHome final : public Shard {
   std::vector<Part*> held_;
   std::vector<std::unique_ptr<Push>> pushes_;
   std::vector<std::unique_ptr<Pull>> pulls_;
+  std::vector<FencePart*> fences_waiting_;
 };
 
 struct Got {
@@ -142,7 +157,11 @@ class TestClient {
                    uint32_t rank = 0);
   uint64_t pull(uint32_t format, const std::vector<BaseId>& ids, uint64_t lease = 0,
                 Nanos deadline_ns = 10 * kSecond, Nanos slack_ns = 0);
-  void cancel(uint64_t target);
+  // Just these extents.
+  uint64_t pull_wants(uint32_t format, const std::vector<BaseId>& ids,
+                      const std::vector<wire::Want>& wants);
+  uint64_t cancel(uint64_t target);
+  uint64_t cancel_extent(uint64_t target, uint32_t block, uint32_t extent);
   void credit(uint64_t bytes);
   // A whole block: every extent in pieces, with right checksums. `spoil` flips a bit of extent 0.
   struct PushShape {
@@ -153,13 +172,15 @@ class TestClient {
   };
   void send_extents(uint64_t reserve_op, uint32_t index, const BlockId& block,
                     const Attempt& attempt, const PushShape& shape);
+  ExtentTable table(uint32_t rank = 0) const;  // of the server's scheme
   void send_piece(const wire::Extent& body, ConstByteSpan payload, uint32_t lane = 0);
   std::vector<ExtentEntry> entries(const BlockId& block, const Attempt& attempt) const;
   uint64_t commit(uint64_t reserve_op, uint32_t index, const BlockId& block, const Attempt& attempt,
                   int32_t lane = 0, wire::AckKind ack = wire::AckKind::kCached);
   uint64_t abort(uint64_t reserve_op, uint32_t index, const Attempt& attempt, int32_t lane = 0);
 
-  // The answer to an op on the urgent lane; fails the test when it does not come within a second.
+  // The answer to an op on the urgent lane (LOST is none); fails the test when it does not come
+  // within a second.
   template <class View>
   View wait(uint64_t op) {
     const Got* got = wait_got(op);

@@ -53,5 +53,32 @@ TEST(Split, SharesAddUpToTheAllowance) {
   }
 }
 
+TEST(Split, WantsKeepTheirOrderInsideTheirHome) {
+  Random random(9);
+  for (uint32_t round = 0; round < 200; ++round) {
+    const auto blocks = static_cast<uint32_t>(random.between(1, 40));
+    const auto shards = static_cast<uint32_t>(random.between(1, 6));
+    std::vector<uint8_t> homes(blocks);
+    for (uint8_t& home : homes)
+      home = static_cast<uint8_t>(random.below(shards));
+    std::vector<wire::Want> wants(random.between(1, 300));
+    for (uint32_t i = 0; i < wants.size(); ++i)
+      wants[i] = {static_cast<uint32_t>(random.below(blocks)), i};
+    const wire::ArrayView<wire::Want> view(reinterpret_cast<const std::byte*>(wants.data()),
+                                           static_cast<uint32_t>(wants.size()));
+    std::vector<wire::Want> out(wants.size());
+    std::vector<uint32_t> begins(shards + 1);
+    split_wants(view, homes, out, begins);
+    EXPECT_EQ(begins[shards], wants.size());
+    for (uint32_t s = 0; s < shards; ++s) {
+      for (uint32_t i = begins[s]; i < begins[s + 1]; ++i) {
+        EXPECT_EQ(homes[out[i].block], s);
+        EXPECT_EQ(out[i], wants[out[i].extent]);
+        EXPECT_TRUE(i == begins[s] || out[i].extent > out[i - 1].extent);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace varve
