@@ -38,7 +38,7 @@ varve_room(server/shard DEPS ${kCommon} server/config server/flash server/tier s
                              server/policy server/tenant server/op DOUBLES)
 varve_room(server/session DEPS ${kCommon} server/config server/flash server/tenant server/op
                                server/shard DOUBLES)
-varve_room(server/host DEPS common/base common/time server/config)
+varve_room(server/host DEPS common/base common/model common/time server/config)
 varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier server/op server/shard
                             server/session server/host)
 varve_program(varved server DEPS common/base common/time server/config server/host server/node)

@@ -93,6 +93,15 @@ CLI::Option* add_number(CLI::App& app, const char* name, Number& out, const char
   return app.add_option(name, read, help)->type_name("NUMBER")->expected(1);
 }
 
+std::string schemes_text() {
+  std::string text;
+  for (const Scheme& scheme : kSchemes) {
+    if (!text.empty()) text += &scheme == &kSchemes.back() ? " or " : ", ";
+    text += scheme.text();
+  }
+  return text;
+}
+
 void describe(CLI::App& app, ServerConfig& config) {
   app.add_option("--data", config.data_dir, "folder of the daemon [./varve-data]")
       ->type_name("DIR");
@@ -108,6 +117,17 @@ void describe(CLI::App& app, ServerConfig& config) {
       ->take_all();
   add_bytes(app, "--target-bytes", config.target_bytes,
             "size of a target file that is created [1GiB]");
+  const auto read_scheme = [&config](const CLI::results_t& texts) -> bool {
+    const Result<Scheme> scheme = Scheme::parse(texts.at(0));
+    if (!scheme) refuse("--scheme", texts.at(0), "it must be " + schemes_text());
+    config.scheme = *scheme;
+    return true;
+  };
+  app.add_option("--scheme", read_scheme,
+                 "K+M: data and parity fragments of a block, each on a target of its own; of "
+                 "targets that are formatted, else as they were [1+0]")
+      ->type_name("K+M")
+      ->expected(1);
   app.add_flag("--create-targets", config.create_targets,
                "make missing target files of a node that had them (their blocks are lost)");
   add_bytes(app, "--free-floor-bytes", config.free_floor_bytes,

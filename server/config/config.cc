@@ -21,7 +21,7 @@ constexpr uint64_t kFragmentsFloor = 1 << 14, kFragmentsCeiling = 1 << 24;
 // Beside the DRAM tier, as measured: code, sessions and their pools; ops and index of a shard; what
 // a shard keeps for a target.
 constexpr uint64_t kBesideProcess = 128 * kMiB, kBesideShard = 12 * kMiB, kBesideTarget = 10 * kMiB;
-constexpr uint64_t kBesideFragment = 96, kFragmentEvery = 32 * kKiB;
+constexpr uint64_t kBesideBlock = 80, kBesideFragment = 16, kFragmentEvery = 32 * kKiB;
 constexpr uint32_t kLanesPerSession = 5;        // one urgent, at most four bulk
 constexpr uint32_t kUnnamedLanes = 64;          // accepted, no HELLO yet
 constexpr uint32_t kDescriptorsOfProcess = 64;  // standard streams, lock, files being replaced
@@ -84,6 +84,12 @@ std::vector<std::string> ServerConfig::problems() const {
                   " times but --targets is " + std::to_string(targets) +
                   "; leave --targets out or make them equal");
   }
+  VARVE_ASSERT(scheme.valid(), scheme.k, scheme.m);  // the command line takes no other
+  if (targets > 0 && targets < scheme.k) {
+    out.push_back("--scheme " + scheme.text() + " stores every block on at least " +
+                  std::to_string(scheme.k) + " targets, but there are " + std::to_string(targets) +
+                  "; give " + std::to_string(scheme.width()) + " or more, or another --scheme");
+  }
   std::vector<std::string> sorted = target_paths;
   std::sort(sorted.begin(), sorted.end());
   const auto twin = std::adjacent_find(sorted.begin(), sorted.end());
@@ -139,9 +145,10 @@ void settle(ServerConfig& config, const Machine& machine) {
 std::string memory_problem(const ServerConfig& config, const Machine& machine,
                            uint64_t flash_bytes) {
   if (machine.memory_available_bytes == 0) return {};
-  const uint64_t beside = kBesideProcess +
-                          config.shards * (kBesideShard + config.targets * kBesideTarget) +
-                          flash_bytes / kFragmentEvery * kBesideFragment;
+  const uint64_t fragments = flash_bytes / kFragmentEvery;
+  const uint64_t beside =
+      kBesideProcess + config.shards * (kBesideShard + config.targets * kBesideTarget) +
+      fragments * kBesideFragment + fragments / config.scheme.width() * kBesideBlock;
   if (config.dram_bytes + beside <= machine.memory_available_bytes) return {};
   const auto mib = [](uint64_t bytes) { return std::to_string(bytes / kMiB) + " MiB"; };
   std::string text = "--dram-bytes is " + bytes_text(config.dram_bytes) +
@@ -169,15 +176,20 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
   ShardSizes sizes;
   sizes.arena_bytes = round_down(config.dram_bytes / config.shards, kPageBytes);
   // A quarter each for pushes and pulls in flight, so that neither starves the other (I11), and
-  // half to stay as cache. Follow and repair join with their ops.
+  // half to stay as cache; an eighth of the whole for repair where there is something to repair
+  // with. Follow joins with its op.
   sizes.push_bytes = round_down(sizes.arena_bytes / 4, kPageBytes);
   sizes.pull_bytes = sizes.push_bytes;
-  sizes.resident_bytes = sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes;
-  sizes.blocks_max = static_cast<uint32_t>(
+  if (config.scheme.m > 0) sizes.repair_bytes = round_down(sizes.arena_bytes / 8, kPageBytes);
+  sizes.resident_bytes =
+      sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes - sizes.repair_bytes;
+  sizes.dram_blocks_max = static_cast<uint32_t>(
       std::clamp<uint64_t>(sizes.arena_bytes / (256 * kKiB), kBlocksFloor, kBlocksCeiling));
-  // An index entry for every 32 KiB of flash: blocks are larger, the rest is headroom for its load.
-  sizes.fragments_max = static_cast<uint32_t>(std::clamp<uint64_t>(
-      flash_bytes / config.shards / kFragmentEvery, kFragmentsFloor, kFragmentsCeiling));
+  // A fragment for every 32 KiB of flash: they are larger, the rest is headroom for the index's
+  // load.
+  const uint64_t fragments = std::clamp<uint64_t>(flash_bytes / config.shards / kFragmentEvery,
+                                                  kFragmentsFloor, kFragmentsCeiling);
+  sizes.index_blocks_max = static_cast<uint32_t>(fragments / config.scheme.width());
   return sizes;
 }
 
@@ -203,6 +215,7 @@ std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) con
                                      : (target_paths.empty() ? ", to be created" : "")));
   }
   line("--target-bytes", bytes_text(target_bytes));
+  line("--scheme", scheme.text());
   line("--create-targets", create_targets ? "on" : "off");
   line("--free-floor-bytes", bytes_text(free_floor_bytes));
   line("--dram-bytes", bytes_text(dram_bytes), true);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/base/base.h"
+#include "common/model/model.h"
 
 namespace varve {
 
@@ -45,6 +46,9 @@ struct ServerConfig {
   uint32_t targets = 4;
   std::vector<std::string> target_paths;  // instead: files or block devices
   uint64_t target_bytes = kGiB;           // of a target file that is created
+  // How blocks are coded over the targets; fixed when they are formatted. No redundancy by default:
+  // a cache may lose a drive, and a first start should not need three of them.
+  Scheme scheme;
   // A known node whose target is missing starts without it: a file made anew in its place would
   // hide the loss. This says that it is to be made.
   bool create_targets = false;
@@ -104,9 +108,10 @@ struct ShardSizes {
   uint64_t arena_bytes = 0;  // of DRAM, whole pages
   uint64_t push_bytes = 0;   // limits of the tier's budgets; their sum is at most the arena
   uint64_t pull_bytes = 0;
+  uint64_t repair_bytes = 0;  // where blocks have parity
   uint64_t resident_bytes = 0;
-  uint32_t blocks_max = 0;     // in DRAM
-  uint32_t fragments_max = 0;  // in the index
+  uint32_t dram_blocks_max = 0;
+  uint32_t index_blocks_max = 0;
 };
 ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes);
 

@@ -63,6 +63,25 @@ Result<TargetInfo> format(PageStore& head, PageMemory& memory, const TargetOptio
   return info;
 }
 
+// The text of a Status is a literal.
+Status other_scheme(Scheme scheme) {
+  static constexpr const char* kTexts[] = {
+      "target was formatted for another scheme: start with --scheme 1+0",
+      "target was formatted for another scheme: start with --scheme 1+1",
+      "target was formatted for another scheme: start with --scheme 2+1",
+      "target was formatted for another scheme: start with --scheme 3+1",
+      "target was formatted for another scheme: start with --scheme 4+1",
+      "target was formatted for another scheme: start with --scheme 4+2",
+      "target was formatted for another scheme: start with --scheme 5+2",
+      "target was formatted for another scheme: start with --scheme 8+3",
+  };
+  static_assert(std::size(kTexts) == kSchemes.size());
+  for (size_t i = 0; i < kSchemes.size(); ++i) {
+    if (kSchemes[i] == scheme) return Status::invalid(kTexts[i]);
+  }
+  return Status::unsupported("target was formatted for a scheme that this version does not know");
+}
+
 // Where segments are must be what it was: nothing is written where a stranger's bytes may lie.
 Status check_ours(const PageStore& head, const Superblock& super, const TargetOptions& options,
                   const std::byte (&node_uuid)[16]) {
@@ -74,7 +93,7 @@ Status check_ours(const PageStore& head, const Superblock& super, const TargetOp
   }
   VARVE_TRY(const TargetGeometry g, geometry_of(super));
   if (Scheme{super.k, super.m} != options.geometry.scheme) {
-    return Status::invalid("target was formatted for another scheme: start with that --scheme");
+    return other_scheme({super.k, super.m});
   }
   if (options.geometry.slices != 0 && g.slices != options.geometry.slices) {
     return Status::invalid("target was formatted with another number of slices");

@@ -17,7 +17,7 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-constexpr uint32_t kRecordsVersion = 2;
+constexpr uint32_t kRecordsVersion = 3;
 constexpr uint32_t kRecordsMax = 32;
 constexpr uint32_t kSlicesRecordedMax = 64;
 
@@ -73,24 +73,27 @@ Failure create_hex(const std::string& path, ByteSpan out, Entropy& entropy) {
   return environment(path + errno_suffix(error) + "; free space or check the folder");
 }
 
-// "varve targets 2 GENERATION SLICES"; version 1 ended before the numbers.
+// "varve targets 3 GENERATION SLICES SCHEME"; version 1 ended before the numbers, version 2 before
+// the scheme, which was 1+0.
 Status parse_records_head(const std::string& line, TargetList* list) {
   unsigned version = 0;
   unsigned long long generation = 0, slices = 0;
+  char scheme[8] = "1+0";
   int used = 0;
-  const int fields = std::sscanf(line.c_str(), "varve targets %4u%n %10llu %4llu%n", &version,
-                                 &used, &generation, &slices, &used);
+  const int fields = std::sscanf(line.c_str(), "varve targets %4u%n %10llu %4llu%n %7s%n", &version,
+                                 &used, &generation, &slices, &used, scheme, &used);
   const bool whole = used == static_cast<int>(line.size());
   if (fields < 1) return Status::corrupt("its first line is not ours");
   if (version > kRecordsVersion) return Status::unsupported("a newer version of Varve wrote it");
   if (version == 1 && fields == 1 && whole) return Status();
-  if (version != kRecordsVersion || fields != 3 || !whole) {
+  if (version < 2 || fields != static_cast<int>(version) + 1 || !whole) {
     return Status::corrupt("its first line is not ours");
   }
   // One more must be left for the next start.
   if (generation == 0 || generation >= ~0u || slices == 0 || slices > kSlicesRecordedMax) {
     return Status::corrupt("its generation or slices cannot be");
   }
+  VARVE_TRY(list->scheme, Scheme::parse(scheme));
   list->boot_generation = static_cast<uint32_t>(generation);
   list->slices = static_cast<uint32_t>(slices);
   return Status();
@@ -175,7 +178,7 @@ std::string records_text(const TargetList& list) {
   VARVE_ASSERT(list.boot_generation > 0 && list.slices > 0 && list.slices <= kSlicesRecordedMax);
   std::string text = "varve targets " + std::to_string(kRecordsVersion) + " " +
                      std::to_string(list.boot_generation) + " " + std::to_string(list.slices) +
-                     "\n";
+                     " " + list.scheme.text() + "\n";
   for (const TargetRecord& record : list.records) {
     VARVE_ASSERT(record.index < kRecordsMax, record.index);
     text += std::to_string(record.index) + " " + to_hex(record.uuid) + " " +

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/base.h"
+#include "common/model/model.h"
 #include "common/time/time.h"
 #include "server/config/config.h"
 
@@ -70,7 +71,8 @@ struct TargetRecord {
 // there at a start, because attempts of different starts are told apart by it (I3).
 struct TargetList {
   uint32_t boot_generation = 0;  // of the latest start; 0 = not known (version 1 had none)
-  uint32_t slices = 0;           // of every target; 0 = not known
+  uint32_t slices = 0;           // of every target; 0 = not known, nor is the scheme
+  Scheme scheme;                 // of every target
   std::vector<TargetRecord> records;
 };
 // An empty list at a first start, also at one that an earlier first start left unfinished.

@@ -10,7 +10,7 @@ namespace {
 const char* remedy(DegradedReason reason) {
   switch (reason) {
     case DegradedReason::kTarget:
-      return "targets have failed: their blocks are misses; replace the drive and restart";
+      return "targets have failed: what no parity covers is a miss; replace the drive and restart";
     case DegradedReason::kIoFallback:
       return "shards run without io_uring: slower; allow it and restart";
     case DegradedReason::kNoSpace:
@@ -23,6 +23,9 @@ const char* remedy(DegradedReason reason) {
              "formats of writers and readers";
     case DegradedReason::kStalled:
       return "shards did not answer within a second; look at the load of the machine";
+    case DegradedReason::kThin:
+      return "blocks lack a fragment: the next drive may cost some of them; repair adds what there "
+             "are targets for, else bring targets back or give more";
   }
   return "?";
 }
@@ -43,6 +46,8 @@ const char* degraded_name(DegradedReason reason) {
       return "stalled";
     case DegradedReason::kNoHits:
       return "no_hits";
+    case DegradedReason::kThin:
+      return "thin";
   }
   return "unknown";
 }
@@ -67,6 +72,7 @@ DegradedSeen degraded_seen(const MetricSnapshot& sum, const NodeFacts& facts) {
   out.asked = counted("varve_match_ids_total", "");
   out.hits = counted("varve_match_hits_total", "tier=\"dram\"") +
              counted("varve_match_hits_total", "tier=\"flash\"");
+  out.blocks_thin = counted("varve_index_thin_blocks", "");
   return out;
 }
 
@@ -82,6 +88,7 @@ void Degraded::see(const DegradedSeen& seen, Nanos now_ns) {
   set(DegradedReason::kNoSpace, refusing, seen.refused_no_space);
   set(DegradedReason::kRecovering, seen.shards_recovering > 0, seen.shards_recovering);
   set(DegradedReason::kStalled, seen.shards_stalled > 0, seen.shards_stalled);
+  set(DegradedReason::kThin, seen.blocks_thin > 0, seen.blocks_thin);
   const bool no_hits = seen.committed >= kNoHitsMin && seen.asked >= kNoHitsMin && seen.hits == 0;
   set(DegradedReason::kNoHits, no_hits, seen.asked);
 }

@@ -15,9 +15,10 @@ enum class DegradedReason : uint8_t {
   kNoSpace,
   kRecovering,
   kStalled,
-  kNoHits
+  kNoHits,
+  kThin
 };
-inline constexpr uint32_t kDegradedReasons = 6;
+inline constexpr uint32_t kDegradedReasons = 7;
 const char* degraded_name(DegradedReason reason);
 
 // Counted over a whole node, once a second.
@@ -28,6 +29,7 @@ struct DegradedSeen {
   uint64_t shards_stalled = 0;
   uint64_t refused_no_space = 0;  // since the start, as the rest
   uint64_t committed = 0, asked = 0, hits = 0;
+  uint64_t blocks_thin = 0;
 };
 
 // What main knows beside the numbers.

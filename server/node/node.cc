@@ -41,10 +41,12 @@ ShardOptions shard_options(const Node& node, uint32_t shard) {
   ShardOptions options;
   options.shard = shard;
   options.shards = config.shards;
-  options.fragments_max = sizes.fragments_max;
-  options.tier.blocks_max = sizes.blocks_max;
+  options.blocks_max = sizes.index_blocks_max;
+  options.scheme = config.scheme;
+  options.tier.blocks_max = sizes.dram_blocks_max;
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kPush)] = sizes.push_bytes;
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kPull)] = sizes.pull_bytes;
+  options.tier.limit_bytes[static_cast<uint8_t>(Budget::kRepair)] = sizes.repair_bytes;
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kResident)] = sizes.resident_bytes;
   options.flash.shard = shard;
   options.flash.shards = config.shards;
@@ -121,6 +123,7 @@ SessionOptions session_options(Node& node) {
     options.boot_id = node.entropy.next64();
   options.drain_ms = node.config.drain_ms;
   options.slices = node.targets.front().info.super.slices;
+  options.scheme = node.config.scheme;
   options.sessions_max = node.config.sessions;
   for (const auto& thread : node.threads) {  // values that never change after open
     Shard& shard = *thread->shard;
@@ -280,7 +283,8 @@ void say_start(const Node& node) {
        c.shards, bytes_text(c.dram_bytes).c_str(), node.threads[kSessionShard]->io->name(),
        node.sessions->address().c_str());
   const flash::Flash& flash = node.threads[kSessionShard]->shard->flash();
-  logf(LogLevel::kInfo, "main", "largest block %" PRIu64 " MiB; %u slices of %u targets",
+  logf(LogLevel::kInfo, "main", "scheme %s, largest %s %" PRIu64 " MiB; %u slices of %u targets",
+       c.scheme.text().c_str(), c.scheme.k == 1 ? "block" : "fragment",
        bytes_of(flash.fragment_pages_max()) / kMiB, node.targets.front().info.super.slices,
        flash.target_count());
   logf(LogLevel::kInfo, "main", "token %s, metrics %s, drain %u ms, log %s",

@@ -66,6 +66,7 @@ flash::TargetOptions target_options(const Start& start, uint32_t index) {
   options.file = {config.target_path(index), may_create(start, index) ? config.target_bytes : 0,
                   config.free_floor_bytes};
   options.index = index;
+  options.geometry.scheme = config.scheme;
   return options;
 }
 
@@ -154,6 +155,15 @@ Failure different_slices_before(const Start& start, const flash::TargetLook& one
                                   "; it is left as it is. Give a blank drive"};
 }
 
+// Those that are there were looked at: it is one that is away, or there is a blank one only.
+Failure different_scheme_before(const Start& start) {
+  VARVE_ASSERT(start.before.scheme != start.config.scheme);
+  const std::string before = start.before.scheme.text();
+  return {kExitTargetRefused, "the targets of this node have the scheme " + before +
+                                  ", --scheme is " + start.config.scheme.text() +
+                                  "; they are left as they are. Start with --scheme " + before};
+}
+
 // What this start has in common for all targets, those that are away included: their list is one
 // more look at them (I3). It is durable before the first of them counts this start.
 Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
@@ -177,16 +187,17 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   flash::TargetLook list;
   list.boot_generation = before.boot_generation;
   list.slices = before.slices;
-  // Of targets that are all new nothing is left that the old number of slices would bind.
+  // Of targets that are all new nothing is left that the old slices and scheme would bind.
   list.blank = before.slices == 0 || all_blank;
+  if (!list.blank && before.scheme != start.config.scheme) return different_scheme_before(start);
   list.capacity_bytes = ~uint64_t{0};
   all.push_back(list);
   const Result<flash::CommonStart> agreed = flash::common_start(all, start.config.shards);
   if (!agreed) return {kExitTargetRefused, std::string("targets: ") + agreed.error().what()};
   *common = *agreed;
   VARVE_ASSERT(common->boot_generation > before.boot_generation);
-  return save_records(start.config.data_dir,
-                      {common->boot_generation, common->slices, before.records});
+  return save_records(start.config.data_dir, {common->boot_generation, common->slices,
+                                              start.config.scheme, before.records});
 }
 
 Failure prepare_sound(const Start& start, const flash::CommonStart& common,
@@ -259,8 +270,27 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
   for (const TargetRecord& before : start.before.records) {
     if (before.index >= targets.size()) records.push_back(before);
   }
-  return save_records(start.config.data_dir,
-                      {common.boot_generation, common.slices, std::move(records)});
+  return save_records(start.config.data_dir, {common.boot_generation, common.slices,
+                                              start.config.scheme, std::move(records)});
+}
+
+// Fewer sound targets than fragments of a block: what that costs is said once, and loudly.
+void say_thin(const Scheme scheme, const std::vector<NodeTarget>& targets) {
+  const auto sound = static_cast<uint32_t>(std::count_if(
+      targets.begin(), targets.end(), [](const NodeTarget& target) { return target.lost.ok(); }));
+  if (sound >= scheme.width()) return;
+  const std::string scheme_text = scheme.text();
+  if (sound < scheme.k) {
+    logf(LogLevel::kError, "main",
+         "ONLY %u OF %zu TARGETS WORK: blocks of scheme %s need %u, so nothing can be stored or "
+         "read from flash; bring the others back and restart",
+         sound, targets.size(), scheme_text.c_str(), scheme.k);
+    return;
+  }
+  logf(LogLevel::kWarn, "main",
+       "%u targets work, scheme %s wants %u: BLOCKS ARE STORED THIN, and of %u drives lost at once "
+       "only %u cost nothing; give this node %u targets",
+       sound, scheme_text.c_str(), scheme.width(), scheme.m, sound - scheme.k, scheme.width());
 }
 
 void say_unused(const Start& start) {
@@ -306,7 +336,9 @@ Failure prepare_targets(const ServerConfig& config, const Identity& identity, En
   if (failure.ok()) failure = prepare_sound(start, common, targets);
   if (failure.ok()) failure = fill_lost(start, targets);
   if (failure.ok()) failure = keep_records(start, common, *targets);
-  if (failure.ok()) say_unused(start);
+  if (!failure.ok()) return failure;
+  say_thin(config.scheme, *targets);
+  say_unused(start);
   return failure;
 }
 

@@ -34,7 +34,8 @@ class ShardImpl final : public Shard, public flash::FlashUser {
         buffer_index_(buffer_index),
         arena_(arena),
         tier_(arena_, options.tier),
-        index_(IndexOptions{.fragments_max = options.fragments_max,
+        index_(IndexOptions{.blocks_max = options.blocks_max,
+                            .scheme = options.scheme,
                             .slice_count = slices,
                             .hash_seed = env.entropy.next64()}),
         eviction_(make_leaf_first_lru(index_.base_slots_max(), targets * slices)),
@@ -107,7 +108,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   Timer watch_;
   MetricSet metrics_;
   mutable std::vector<UsageGauges> usage_;
-  mutable Gauge index_fragments_, index_bases_, index_bytes_, recovering_;
+  mutable Gauge index_blocks_, index_thin_, index_bases_, index_bytes_, recovering_;
 };
 
 OpOptions ShardImpl::op_options() const {
@@ -124,8 +125,7 @@ OpOptions ShardImpl::op_options() const {
   o.lease_pins_max = std::max(options_.leases_max * kPinsPerLease, 2 * wire::kIdsMax);
   o.lease_ms_max = options_.lease_ms_max;
   o.epoch = options_.epoch;
-  o.k = options_.k;
-  o.m = options_.m;
+  o.scheme = options_.scheme;
   o.buffer_index = buffer_index_;
   return o;
 }
@@ -192,7 +192,9 @@ void ShardImpl::register_metrics() {
   operations_->register_metrics(metrics_);
   tier_.register_metrics(metrics_);
   flash_->register_metrics(metrics_);
-  metrics_.add({"varve_index_fragments", "", "Fragments in the index."}, &index_fragments_);
+  metrics_.add({"varve_index_blocks", "", "Blocks in the index."}, &index_blocks_);
+  metrics_.add({"varve_index_thin_blocks", "", "Of these, blocks that lack a fragment on flash."},
+               &index_thin_);
   metrics_.add({"varve_index_bases", "", "Base ids in the index."}, &index_bases_);
   metrics_.add({"varve_index_bytes", "", "Memory of the index, all in."}, &index_bytes_);
   metrics_.add({"varve_recovering", "", "Shards that still rebuild their index."}, &recovering_);
@@ -209,7 +211,8 @@ void ShardImpl::register_metrics() {
 }
 
 MetricSnapshot ShardImpl::metrics() const {
-  index_fragments_.set(index_.fragment_count());
+  index_blocks_.set(index_.block_count());
+  index_thin_.set(index_.thin_count());
   index_bases_.set(index_.base_count());
   index_bytes_.set(static_cast<int64_t>(index_.memory_bytes()));
   recovering_.set(flash_->recovering() ? 1 : 0);
@@ -234,6 +237,9 @@ Status check(const ShardOptions& options, ByteSpan arena,
   if (slices == 0 || slices > kSlicesMax) return Status::invalid("slice count");
   for (const flash::TargetInfo& target : targets) {
     if (target.super.slices != slices) return Status::invalid("targets with different slices");
+    if (Scheme{target.super.k, target.super.m} != options.scheme) {
+      return Status::invalid("a target of another scheme");
+    }
   }
   if (options.shards == 0 || options.shards > slices || options.shard >= options.shards) {
     return Status::invalid("shard count: 1 .. slices");
@@ -242,10 +248,11 @@ Status check(const ShardOptions& options, ByteSpan arena,
   for (const uint64_t bytes : options.tier.limit_bytes)
     pages += bytes / kPageBytes;
   if (pages > arena.size() / kPageBytes) return Status::invalid("budgets exceed the arena");
-  if (options.fragments_max == 0 || options.tier.blocks_max == 0) {
-    return Status::invalid("fragments_max and blocks_max must not be 0");
+  if (options.blocks_max == 0 || options.tier.blocks_max == 0) {
+    return Status::invalid("blocks_max of index and tier must not be 0");
   }
-  if (options.k != 1 || options.m != 0) return Status::unsupported("scheme other than 1+0");
+  if (targets.size() < options.scheme.k)
+    return Status::invalid("fewer targets than the scheme's k");
   return Status();
 }
 

@@ -24,7 +24,8 @@ namespace varve {
 
 struct ShardOptions {
   uint32_t shard = 0, shards = 1;
-  uint32_t fragments_max = 1 << 20;
+  uint32_t blocks_max = 1 << 20;  // in the index
+  Scheme scheme;                  // of every target, as they are formatted
   TierOptions tier;
   flash::FlashOptions flash;
   uint32_t pushes_max = 1024;  // live attempts
@@ -34,8 +35,7 @@ struct ShardOptions {
   uint64_t pull_window_bytes = 4 * kMiB;  // of one PullOp, credit asked at once
   uint32_t pull_windows_max = 5;          // of one PullOp in progress, so that reads overlap sends
   uint32_t lease_ms_max = 60000;
-  uint64_t epoch = 1;     // of the map: reserve and commit carry it
-  uint32_t k = 1, m = 0;  // 1+0 until erasure coding joins
+  uint64_t epoch = 1;  // of the map: reserve and commit carry it
 };
 
 class Shard {

@@ -101,7 +101,7 @@ Status World::boot_shard(Life& life, uint32_t shard,
   ShardOptions options;
   options.shard = shard;
   options.shards = options_.shards;
-  options.fragments_max = options_.fragments_max;
+  options.blocks_max = options_.blocks_max;
   const uint64_t bytes = options_.arena_bytes;
   options.tier.limit_bytes[static_cast<int>(Budget::kPush)] = bytes / 8 * 3;
   options.tier.limit_bytes[static_cast<int>(Budget::kPull)] = bytes / 8 * 2;
@@ -216,7 +216,7 @@ void World::check_limits() const {
       sum += tier.used_bytes(budget);
     }
     expect(sum <= options_.arena_bytes, "I7 the budgets exceed the arena");
-    expect(shard->index().fragment_count() <= options_.fragments_max, "I7 index over its limit");
+    expect(shard->index().block_count() <= options_.blocks_max, "I7 index over its limit");
     for (uint32_t t = 0; t < options_.targets; ++t) {
       const auto usage = shard->flash().usage(t);
       expect(usage.live_pages + usage.reserved_pages <= usage.capacity_pages,
@@ -295,15 +295,21 @@ void World::unstick(uint32_t target) {
 // A page of the first block found there, for the shard that reads it.
 void World::bad_sector(uint32_t target, std::vector<BlockId>* hit) {
   struct Wanted {
+    const Index* index;
     uint32_t target;
     std::optional<std::pair<BlockId, flash::Place>> found;
-  } wanted{target, {}};
+  } wanted{nullptr, target, {}};
   for (uint32_t s = 0; s < options_.shards && !wanted.found; ++s) {
     const auto visit = [](void* context, const BlockId& block, const Located& located) {
       auto& w = *static_cast<Wanted*>(context);
-      if (w.found || located.state != FragmentState::kFlash) return;
-      if (located.place.target == w.target) w.found = {block, located.place};
+      if (w.found || located.state != BlockState::kFlash) return;
+      for (uint32_t p = 0; p < kWidthMax && !w.found; ++p) {
+        if (!located.has(p)) continue;
+        const flash::Place place = w.index->place_of(located, p);
+        if (place.target == w.target) w.found = {block, place};
+      }
     };
+    wanted.index = &life_->shards[s]->index();
     uint32_t cursor = 0;
     do {
       cursor = life_->shards[s]->index().scan(cursor, 1024, visit, &wanted);
@@ -338,9 +344,10 @@ bool World::any_fault() const {
 std::optional<uint32_t> World::target_of(const BlockId& block) const {
   if (!alive()) return std::nullopt;
   const uint32_t home = Shard::home(block.base, options_.slices, options_.shards);
-  const auto located = life_->shards[home]->index().find(block);
-  if (!located || located->state != FragmentState::kFlash) return std::nullopt;
-  return located->place.target;
+  const Index& index = life_->shards[home]->index();
+  const auto located = index.find(block);
+  if (!located || located->state != BlockState::kFlash || !located->has(0)) return std::nullopt;
+  return index.place_of(*located, 0).target;
 }
 
 }  // namespace varve::sim

@@ -28,7 +28,7 @@ struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   uint32_t slices = kSlicesDefault;
   uint64_t target_bytes = 64 * kMiB;
   uint64_t arena_bytes = 4 * kMiB;  // per shard
-  uint32_t fragments_max = 4096;
+  uint32_t blocks_max = 4096;
   FaultPlan faults;
   bool target_faults = false;  // whole targets fail too, and are given up soon
   Nanos device_latency_min_ns = 20 * kMicrosecond, device_latency_max_ns = 400 * kMicrosecond;

@@ -20,6 +20,7 @@ TEST(CommandLine, NothingMeansServeWithDefaults) {
   EXPECT_EQ(line.exit_code, -1) << line.text;
   EXPECT_TRUE(line.config.from_command_line.empty());
   EXPECT_EQ(line.config.listen, "127.0.0.1:7440");
+  EXPECT_EQ(line.config.scheme, Scheme{});
 }
 
 TEST(CommandLine, EveryOptionArrivesInItsField) {
@@ -38,6 +39,8 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
                                   "--free-floor-bytes",
                                   "1MiB",
                                   "--dram-bytes=128MiB",
+                                  "--scheme",
+                                  "4+2",
                                   "--shards",
                                   "3",
                                   "--io",
@@ -67,6 +70,7 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
   EXPECT_EQ(c.target_bytes, 2 * kGiB);
   EXPECT_EQ(c.free_floor_bytes, kMiB);
   EXPECT_EQ(c.dram_bytes, 128 * kMiB);
+  EXPECT_EQ(c.scheme, (Scheme{4, 2}));
   EXPECT_EQ(c.shards, 3u);
   EXPECT_EQ(c.io, IoSetting::kEpoll);
   EXPECT_EQ(c.metrics_file, "m");
@@ -76,7 +80,7 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
   EXPECT_TRUE(c.testing && c.faults.volatile_cache && c.faults.ack_before_flush && c.print_config);
   EXPECT_EQ(c.faults.spill_per_mille, 7u);
   EXPECT_EQ(c.faults.seed, 9u);
-  EXPECT_EQ(c.from_command_line.size(), 19u);
+  EXPECT_EQ(c.from_command_line.size(), 20u);
 }
 
 TEST(CommandLine, AMisspeltOptionGetsAHint) {
@@ -87,8 +91,8 @@ TEST(CommandLine, AMisspeltOptionGetsAHint) {
 }
 
 TEST(CommandLine, BadValuesAreRefused) {
-  for (const char* bad :
-       {"--io=kqueue", "--dram-bytes=1GB", "--shards=many", "--targets=-1", "--drain-ms="}) {
+  for (const char* bad : {"--io=kqueue", "--scheme=4", "--scheme=04+2", "--scheme=",
+                          "--dram-bytes=1GB", "--shards=many", "--targets=-1", "--drain-ms="}) {
     const CommandLine line = parse({bad});
     EXPECT_EQ(line.exit_code, kExitUsage) << bad;
     EXPECT_FALSE(line.text.empty()) << bad;
@@ -110,6 +114,7 @@ TEST(CommandLine, BadValuesSayWhatIsWanted) {
       {"--fault-seed=x", "a whole number"},
       {"--fault-seed=18446744073709551616", "a whole number from 0 to 18446744073709551615"},
       {"--io=foo", "auto, uring or epoll"},
+      {"--scheme=3+2", "\"3+2\": it must be 1+0, 1+1, 2+1, 3+1, 4+1, 4+2, 5+2 or 8+3"},
   };
   for (const auto& bad : cases) {
     const CommandLine line = parse({bad.given});

@@ -61,6 +61,10 @@ TEST(Config, EveryBadSettingHasItsSentence) {
        [](ServerConfig& c) {
          c.target_paths = {"a", "b", "c", "a"};
        }},
+      {"--scheme 8+3 stores every block on at least 8 targets, but there are 4; give 11 or more",
+       [](ServerConfig& c) {
+         c.scheme = {8, 3};
+       }},
       {"--target-bytes is 1MiB", [](ServerConfig& c) { c.target_bytes = kMiB; }},
       {"a multiple of 4KiB", [](ServerConfig& c) { c.target_bytes = kGiB + 1; }},
       {"--dram-bytes is 1MiB", [](ServerConfig& c) { c.dram_bytes = kMiB; }},
@@ -149,6 +153,7 @@ TEST(Config, PrintSaysWhereEachValueComesFrom) {
   const std::string text = config.print();
   EXPECT_NE(text.find("listen = 127.0.0.1:7440  (command line)"), std::string::npos) << text;
   EXPECT_NE(text.find("targets = 4  (default)"), std::string::npos) << text;
+  EXPECT_NE(text.find("scheme = 1+0  (default)"), std::string::npos) << text;
   EXPECT_NE(config.print({400 * kMiB}).find("target-0.dat, 400MiB as it is"), std::string::npos);
   EXPECT_NE(config.print({0}).find("target-0.dat, to be created"), std::string::npos);
   EXPECT_NE(text.find("dram-bytes = 1GiB  (this machine)"), std::string::npos) << text;
@@ -163,11 +168,46 @@ TEST(Config, BudgetsOfAShardNeverExceedItsArena) {
       const ShardSizes sizes = shard_sizes(config, 4 * kGiB);
       EXPECT_LE(sizes.arena_bytes * shards, dram);
       EXPECT_EQ(sizes.arena_bytes % kPageBytes, 0u);
+      EXPECT_EQ(sizes.repair_bytes, 0u);
       EXPECT_LE(sizes.push_bytes + sizes.pull_bytes + sizes.resident_bytes, sizes.arena_bytes);
+      config.scheme = {2, 1};
+      const ShardSizes coded = shard_sizes(config, 4 * kGiB);
+      EXPECT_GE(coded.repair_bytes, sizes.arena_bytes / 8 - kPageBytes);
+      EXPECT_LE(coded.push_bytes + coded.pull_bytes + coded.repair_bytes + coded.resident_bytes,
+                coded.arena_bytes);
       EXPECT_GT(sizes.push_bytes, 0u);
-      EXPECT_GE(sizes.fragments_max, 16384u);
-      EXPECT_GE(sizes.blocks_max, 512u);
+      EXPECT_GE(sizes.index_blocks_max, 16384u);
+      EXPECT_GE(sizes.dram_blocks_max, 512u);
     }
+  }
+}
+
+// What the flash can hold is fragments; a block has as many as its scheme says.
+TEST(Config, TheIndexNamesAsManyBlocksAsTheirFragmentsFitTheFlash) {
+  ServerConfig config = good();
+  config.shards = 1;
+  EXPECT_EQ(shard_sizes(config, 64 * kGiB).index_blocks_max, 2u << 20);
+  config.scheme = {4, 2};
+  EXPECT_EQ(shard_sizes(config, 64 * kGiB).index_blocks_max, (2u << 20) / 6);
+  // Expect: fewer blocks need less memory; 96 bytes a fragment of 1+0, 29 of 4+2.
+  const Machine machine{1, kGiB + 300 * kMiB, 0};
+  config.targets = 6;
+  config.dram_bytes = kGiB;
+  EXPECT_EQ(memory_problem(config, machine, 64 * kGiB), "");
+  config.scheme = {1, 0};
+  EXPECT_NE(memory_problem(config, machine, 64 * kGiB), "");
+}
+
+// Fewer targets than fragments: that is stored thin, and said at start. With fewer than k nothing
+// can be stored at all.
+TEST(Config, ASchemeNeedsAtLeastItsDataTargets) {
+  ServerConfig config = good();
+  for (const Scheme scheme : kSchemes) {
+    config.scheme = scheme;
+    config.targets = scheme.k;
+    EXPECT_TRUE(config.problems().empty()) << scheme.text();
+    config.targets = scheme.k - 1;
+    EXPECT_EQ(config.problems().size(), 1u) << scheme.text();
   }
 }
 

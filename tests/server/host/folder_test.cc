@@ -79,7 +79,7 @@ TEST(HostFolder, ASecondLockNamesTheFirst) {
 
 TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   test::HostFolder folder;
-  TargetList list{7, 16, {}};
+  TargetList list{7, 16, {4, 2}, {}};
   std::vector<TargetRecord>& records = list.records;
   records.resize(2);
   records[0].index = 0;
@@ -96,6 +96,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   EXPECT_EQ(loaded.records[0].path, "/a folder/t 0.dat");
   EXPECT_EQ(loaded.boot_generation, 7u);
   EXPECT_EQ(loaded.slices, 16u);
+  EXPECT_EQ(loaded.scheme, (Scheme{4, 2}));
 }
 
 TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
@@ -105,8 +106,12 @@ TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
   EXPECT_EQ(old->records.size(), 1u);
   EXPECT_EQ(old->boot_generation, 0u);
   EXPECT_EQ(old->slices, 0u);
+  const Result<TargetList> uncoded = parse_records("varve targets 2 5 16\n" + line);
+  ASSERT_TRUE(uncoded.has_value());
+  EXPECT_EQ(uncoded->boot_generation, 5u);
+  EXPECT_EQ(uncoded->scheme, Scheme{});
   test::HostFolder folder;
-  folder.put("targets.list", "varve targets 3 1 1 further\n" + line);
+  folder.put("targets.list", "varve targets 4 1 1 1+0 further\n" + line);
   TargetList list;
   const Failure failure = load_records(folder.path(), &list);
   EXPECT_EQ(failure.exit_code, kExitEnvironment);
@@ -122,7 +127,9 @@ TEST(HostFolder, ADamagedListIsRefused) {
         std::string("varve targets 1 5 1\n"), std::string("varve targets 2\n"),
         std::string("varve targets 2 5\n"), std::string("varve targets 2 0 1\n"),
         std::string("varve targets 2 5 65\n"), std::string("varve targets 2 4294967295 1\n"),
-        std::string("varve targets 2 5 1 x\n"), std::string("varve targets 2 5 1")}) {
+        std::string("varve targets 2 5 1 x\n"), std::string("varve targets 2 5 1"),
+        std::string("varve targets 2 5 1 1+0\n"), std::string("varve targets 3 5 1\n"),
+        std::string("varve targets 3 5 1 6+1\n"), std::string("varve targets 3 5 1 1+0 x\n")}) {
     EXPECT_FALSE(parse_records(bad).has_value()) << bad;
   }
   test::HostFolder folder;

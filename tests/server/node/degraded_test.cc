@@ -24,6 +24,7 @@ TEST(Degraded, EveryReasonHasItsFlagAndLeavesAgain) {
       {DegradedReason::kRecovering, {.shards_recovering = 1}},
       {DegradedReason::kStalled, {.shards_stalled = 1}},
       {DegradedReason::kNoHits, {.committed = 5000, .asked = 5000}},
+      {DegradedReason::kThin, {.blocks_thin = 1}},
   };
   for (const auto& given : cases) {
     Degraded degraded;
@@ -72,12 +73,14 @@ TEST(Degraded, TheNumbersOfANodeSayItsState) {
   put(sum, "varve_match_ids_total", "", 6);
   put(sum, "varve_match_hits_total", "tier=\"dram\"", 1);
   put(sum, "varve_match_hits_total", "tier=\"flash\"", 1);
+  put(sum, "varve_index_thin_blocks", "", 12);
   NodeFacts facts{{false, false}, 2, 1, 0};
   DegradedSeen seen = degraded_seen(sum, facts);
   EXPECT_EQ(seen.targets_failed, 0u);
   EXPECT_EQ(seen.shards_on_fallback, 1u);
   EXPECT_EQ(seen.shards_recovering, 1u);
   EXPECT_EQ(seen.refused_no_space, 3u);
+  EXPECT_EQ(seen.blocks_thin, 12u);
   EXPECT_EQ(seen.committed, 9u);
   EXPECT_EQ(seen.asked, 6u);
   EXPECT_EQ(seen.hits, 2u);

@@ -227,6 +227,59 @@ TEST_F(NodeTargets, ABlankOneGetsTheSlicesOfThoseThatAreAway) {
   EXPECT_EQ(generation(0), 3u);
 }
 
+// The scheme is fixed when targets are formatted; the setting that says another is refused with the
+// one to give.
+TEST_F(NodeTargets, AnotherSchemeIsRefusedByNameAndLeavesAllAsItIs) {
+  config_.scheme = {2, 1};
+  config_.targets = 3;  // the third would be made
+  Failure failure = prepare();
+  EXPECT_EQ(failure.exit_code, kExitTargetRefused);
+  EXPECT_NE(failure.text.find("start with --scheme 1+0"), std::string::npos) << failure.text;
+  EXPECT_NE(failure.text.find(path(0)), std::string::npos) << failure.text;
+  // Expect: those that are away still count, however blank the rest is.
+  take_away(0);
+  std::filesystem::remove(path(1));
+  std::filesystem::remove(path(2));
+  config_.targets = 2;
+  close(open(path(1).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(truncate(path(1).c_str(), kTargetBytes), 0);
+  failure = prepare();
+  EXPECT_EQ(failure.exit_code, kExitTargetRefused);
+  EXPECT_NE(failure.text.find("Start with --scheme 1+0"), std::string::npos) << failure.text;
+  bring_back(0);
+  config_.scheme = {1, 0};
+  EXPECT_TRUE(prepare().ok());
+}
+
+TEST_F(NodeTargets, NewOnesAreFormattedForTheSchemeAndKeepIt) {
+  for (uint32_t t = 0; t < 2; ++t)
+    std::filesystem::remove(path(t));
+  config_.create_targets = true;
+  config_.scheme = {2, 1};
+  config_.targets = 3;
+  ASSERT_TRUE(prepare().ok());
+  config_.create_targets = false;
+  for (const NodeTarget& target : targets_) {
+    EXPECT_EQ(target.info.super.k, 2);
+    EXPECT_EQ(target.info.super.m, 1);
+  }
+  EXPECT_FALSE(logged("THIN")) << log_;
+  TargetList list;
+  ASSERT_TRUE(load_records(folder_, &list).ok());
+  EXPECT_EQ(list.scheme, (Scheme{2, 1}));
+  config_.scheme = {1, 0};
+  EXPECT_EQ(prepare().exit_code, kExitTargetRefused);
+  // Expect: one that is away leaves enough to read and to store, thin and said so; two do not.
+  config_.scheme = {2, 1};
+  take_away(2);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(logged("2 targets work, scheme 2+1 wants 3: BLOCKS ARE STORED THIN")) << log_;
+  EXPECT_EQ(targets_[2].info.super.k, 2);  // the lost one stands in with the geometry of the rest
+  take_away(0);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(logged("ONLY 1 OF 3 TARGETS WORK")) << log_;
+}
+
 TEST_F(NodeTargets, APathThatWasMistypedIsNoLoss) {
   config_.target_paths = {path(0), folder_ + "/tpyo.dat"};
   const Failure failure = prepare();

@@ -31,7 +31,7 @@ struct NodeOptions {
   uint64_t target_bytes = 64 * kMiB;
   uint32_t slices = 4;
   uint64_t arena_bytes = 8 * kMiB;
-  uint32_t fragments_max = 2048;
+  uint32_t blocks_max = 2048;
   uint32_t lease_ms_max = 1000;
 };
 
@@ -87,7 +87,7 @@ class Node {
     ShardOptions o;
     o.shard = s;
     o.shards = options.shards;
-    o.fragments_max = options.fragments_max;
+    o.blocks_max = options.blocks_max;
     for (const Budget b : {Budget::kPush, Budget::kPull, Budget::kResident}) {
       o.tier.limit_bytes[static_cast<uint32_t>(b)] = options.arena_bytes / 4;
     }
@@ -320,7 +320,12 @@ class Node {
     home(n).submit(part);
     return parked;
   }
-  uint32_t target_of(uint32_t n) { return home(n).index().find({id(n), 0})->place.target; }
+  // Where the fragment of the first position lies: all of the block under 1+0.
+  flash::Place place_of(uint32_t n) {
+    const Index& index = home(n).index();
+    return index.place_of(*index.find({id(n), 0}), 0);
+  }
+  uint32_t target_of(uint32_t n) { return place_of(n).target; }
   void expect_at_rest() {
     run_for(2 * kSecond);
     for (const auto& shard : shards)
@@ -552,7 +557,7 @@ TEST(Shard, RefusesAPullOfAnotherFormatWithSmallerExtents) {
     other.format.model.bytes[0] = std::byte{2};
     other.format.ranks.push_back(std::vector<LayerSpec>(3, {LayerKind::kFull, bytes}));
     other.fingerprint = other.format.fingerprint();
-    other.tables.push_back(*ExtentTable::of(other.format.ranks[0], 1));
+    other.tables.push_back(*ExtentTable::of(other.format.ranks[0], Scheme{}));
     std::swap(other, node.format);
     EXPECT_EQ(node.pull(1), Code::kInvalid) << bytes;
     std::swap(other, node.format);
@@ -665,7 +670,8 @@ TEST(Shard, OneStuckTargetLeavesTheOtherItsPushesAndPulls) {
 TEST(Shard, ReportsItsIndexAndItsTargets) {
   Node node({});
   EXPECT_TRUE(node.push(1, wire::AckKind::kDurable).ok());
-  EXPECT_EQ(node.metric("varve_index_fragments"), 1);
+  EXPECT_EQ(node.metric("varve_index_blocks"), 1);
+  EXPECT_EQ(node.metric("varve_index_thin_blocks"), 0);
   EXPECT_GT(node.metric("varve_target_capacity_bytes", "target=\"0\""), int64_t{32} << 20);
   EXPECT_EQ(node.metric("varve_push_committed_total", "ack=\"durable\""), 1);
   EXPECT_EQ(node.metric("varve_recovering"), 0);
@@ -685,7 +691,7 @@ TEST(Shard, RefusesSettingsThatCannotWorkByName) {
   const std::byte uuid[16] = {};
   flash::TargetOptions target;
   target.geometry = {.slices = 4, .segment_pages = 256};
-  const flash::TargetInfo info = *flash::prepare_platter(platter, target, uuid, entropy);
+  flash::TargetInfo info = *flash::prepare_platter(platter, target, uuid, entropy);
   const auto refused = [&](const ShardOptions& options, bool with_target) {
     std::vector<flash::TargetInfo> targets;
     std::vector<std::unique_ptr<BlockDevice>> devices;
@@ -707,8 +713,11 @@ TEST(Shard, RefusesSettingsThatCannotWorkByName) {
   options.tier.limit_bytes[0] = 2 * kPageBytes;
   EXPECT_EQ(refused(options, true), Code::kInvalid) << "budgets beyond the arena";
   options = good;
-  options.k = 4;
-  EXPECT_EQ(refused(options, true), Code::kUnsupported);
+  options.scheme = {2, 1};
+  EXPECT_EQ(refused(options, true), Code::kInvalid) << "a target of another scheme";
+  info.super.k = 2;
+  info.super.m = 1;
+  EXPECT_EQ(refused(options, true), Code::kInvalid) << "one target for blocks of two";
 }
 
 // Goal: one bad sector costs one block, not its drive.
@@ -720,7 +729,7 @@ TEST(Shard, OneBadSectorDoesNotFailItsTarget) {
     ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok());
   node.stop();
   node.boot();
-  const auto place = node.home(1).index().find({node.id(1), 0})->place;
+  const flash::Place place = node.place_of(1);
   std::vector<std::byte> raw(2 * kPageBytes);
   std::byte* page = raw.data();
   page += (kPageBytes - reinterpret_cast<uintptr_t>(page) % kPageBytes) % kPageBytes;
