@@ -32,8 +32,9 @@ void shuffle(std::vector<BaseId>& ids) {
     std::swap(ids[i - 1], ids[random.below(i)]);
 }
 
-// Inserts every id as a block on flash; how many went in.
-uint32_t fill(Index& index, EvictionPolicy* policy, const std::vector<BaseId>& ids) {
+// Inserts every id as a block on flash, with all its fragments; how many went in.
+uint32_t fill(Index& index, uint32_t width, EvictionPolicy* policy,
+              const std::vector<BaseId>& ids) {
   uint32_t done = 0;
   for (const BaseId& id : ids) {
     const flash::Place place{.target = static_cast<uint8_t>(done % 4),
@@ -43,8 +44,10 @@ uint32_t fill(Index& index, EvictionPolicy* policy, const std::vector<BaseId>& i
                              .pages = 16,
                              .lead_pages = 2};
     Located located;
-    const auto inserted = index.insert({id, 0}, FragmentState::kFlash, place, &located);
-    if (inserted != Index::Insert::kDone) break;
+    if (index.insert({id, 0}, BlockState::kMemory, &located) != Index::Insert::kDone) break;
+    for (uint32_t p = 0; p < width; ++p)
+      index.place_add(located, p, place);
+    index.settle(located);
     if (policy != nullptr) policy->insert(located.base_slot, place.slice);
     ++done;
   }
@@ -68,8 +71,8 @@ Bar match_bar(const IndexBarOptions& options) {
   bar.unit = "ids/s";
   bar.target = kMatchTarget;
   std::vector<BaseId> ids = make_ids(options.fragments);
-  Index index({.fragments_max = options.fragments, .hash_seed = 11});
-  if (fill(index, nullptr, ids) != options.fragments) {
+  Index index({.blocks_max = options.fragments, .hash_seed = 11});
+  if (fill(index, 1, nullptr, ids) != options.fragments) {
     bar.refused = "the index did not take all entries";
     return bar;
   }
@@ -103,17 +106,27 @@ Bar index_bytes_bar(const IndexBarOptions& options) {
   bar.sense = Sense::kAtMost;
   const std::vector<BaseId> ids = make_ids(options.fragments);
   const uint64_t before_bytes = resident_bytes();
-  Index index({.fragments_max = options.fragments, .hash_seed = 11});
+  Index index({.blocks_max = options.fragments, .hash_seed = 11});
   const auto policy = make_leaf_first_lru(options.fragments, kSlicesDefault);
-  if (fill(index, policy.get(), ids) != options.fragments) {
+  if (fill(index, 1, policy.get(), ids) != options.fragments) {
     bar.refused = "the index did not take all entries";
     return bar;
   }
   const uint64_t grown_bytes = resident_bytes() - before_bytes;
-  bar.rounds.push_back(static_cast<double>(index.memory_bytes()) / index.fragment_count());
-  bar.fact("fragments", std::to_string(index.fragment_count()) + " of one rank (load 0.8)");
+  bar.rounds.push_back(static_cast<double>(index.memory_bytes()) / index.block_count());
+  bar.fact("fragments", std::to_string(index.block_count()) + " of one rank (load 0.8)");
   bar.fact("counted", "entries, fragments, buckets, eviction links, map to blocks in DRAM");
-  bar.fact("resident", number_text(static_cast<double>(grown_bytes) / index.fragment_count()) +
+  for (const Scheme scheme : {Scheme{2, 1}, Scheme{4, 2}}) {
+    Index coded({.blocks_max = options.fragments / scheme.width(), .scheme = scheme});
+    if (fill(coded, scheme.width(), nullptr, ids) != coded.blocks_max()) {
+      bar.refused = "the index did not take all blocks of " + scheme.text();
+      return bar;
+    }
+    const auto fragments = static_cast<double>(uint64_t{coded.block_count()} * scheme.width());
+    bar.fact(scheme.text(), number_text(static_cast<double>(coded.memory_bytes()) / fragments) +
+                                " bytes a fragment");
+  }
+  bar.fact("resident", number_text(static_cast<double>(grown_bytes) / index.block_count()) +
                            " bytes a fragment grew the process by index and eviction links");
   return bar;
 }

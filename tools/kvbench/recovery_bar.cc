@@ -32,7 +32,7 @@ Status make_sparse(const std::string& path, uint64_t bytes) {
 
 ShardOptions shard_options(uint64_t fragments) {
   ShardOptions options;
-  options.fragments_max = static_cast<uint32_t>(fragments + fragments / 16);
+  options.blocks_max = static_cast<uint32_t>(fragments + fragments / 16);
   options.tier.blocks_max = 64;
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kPush)] = kArenaBytes / 4;
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kPull)] = kArenaBytes / 4;
@@ -62,7 +62,7 @@ Result<double> recover_once(const flash::TargetOptions& target, uint64_t fragmen
     if (!reactor.turn()) io.backend->sleep(kMillisecond);
   }
   const Nanos took_ns = clock.now_ns() - begin_ns;
-  if (shard->index().fragment_count() != fragments) {
+  if (shard->index().block_count() != fragments) {
     return Status::corrupt("bench: recovery did not find every fragment");
   }
   shard->drain();
