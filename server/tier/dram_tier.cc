@@ -228,7 +228,8 @@ void DramTier::forget(TierBlock& block) {
 
 void DramTier::extent_read(TierBlock& block, uint32_t e, Status status) {
   VARVE_ASSERT(e < block.extent_count, e, block.extent_count);
-  VARVE_ASSERT(block.state[e] == ExtentState::kReading, e);
+  const bool held = block.state[e] == ExtentState::kHeld;
+  VARVE_ASSERT(block.state[e] == ExtentState::kReading || (held && !status.ok()), e);
   if (status.ok()) {
     block.state[e] = ExtentState::kPresent;
     ++block.present_count;
@@ -237,13 +238,44 @@ void DramTier::extent_read(TierBlock& block, uint32_t e, Status status) {
     VARVE_ASSERT(!block.dirty);  // pages of a push are lent: only forget() gives them back
     give_extent(block, e);
   }
-  // Sort the waiters first: on_ready may queue its op's next waiter on this block.
+  wake(block, e, status);
+}
+
+void DramTier::extent_held(TierBlock& block, uint32_t e, Status status) {
+  VARVE_ASSERT(e < block.extent_count, e, block.extent_count);
+  VARVE_ASSERT(block.state[e] == ExtentState::kReading && block.pins > 0, e);
+  VARVE_ASSERT(!status.ok());
+  block.state[e] = ExtentState::kHeld;
+  wake(block, e, status);
+}
+
+// Sorts the waiters first: on_ready may queue its op's next waiter on this block.
+void DramTier::wake(TierBlock& block, uint32_t e, Status status) {
   Queue<ExtentWaiter, &ExtentWaiter::next> woken, waiting;
   while (ExtentWaiter* w = block.waiters.pop())
     (w->extent == e ? woken : waiting).push(w);
   block.waiters.append(waiting);
   while (ExtentWaiter* w = woken.pop())
     w->on_ready(*w, status);
+}
+
+Slab DramTier::take_slab(uint32_t pages, Budget budget) {
+  VARVE_ASSERT(budget != Budget::kResident);
+  VARVE_ASSERT(pages > 0);
+  if (!make_room(pages, budget)) {
+    refused_[index_of(budget)].add();
+    return {};
+  }
+  const Slab slab = arena_.take(pages);
+  VARVE_ASSERT(!slab.empty());  // D3
+  charge(budget, pages);
+  return slab;
+}
+
+void DramTier::give_slab(Slab& slab, Budget budget) {
+  VARVE_ASSERT(!slab.empty());
+  discharge(budget, slab.page_count);
+  arena_.give(slab);
 }
 
 uint64_t DramTier::used_bytes(Budget budget) const {
@@ -307,7 +339,7 @@ void DramTier::take_overhead(TierBlock& block) {
   std::uninitialized_default_construct_n(slabs, kExtentsMax);
 }
 
-// Page by page: the pages of a slab lie anywhere (D3). Linear in them.
+// Headers only: so many pages that their pieces fit on the stack.
 void DramTier::zero(const Slab& slab) {
   VARVE_ASSERT(!slab.empty());  // D3
   iovec runs[kHeaderRunsMax];
@@ -347,6 +379,7 @@ void DramTier::settle(TierBlock& block) {
   VARVE_ASSERT(!block.dirty);
   VARVE_ASSERT(block.pins == 0);
   VARVE_DASSERT(std::count(block.state.begin(), block.state.end(), ExtentState::kReading) == 0);
+  VARVE_DASSERT(std::count(block.state.begin(), block.state.end(), ExtentState::kHeld) == 0);
   const bool worth_keeping =
       block.slot != kNone && (block.header_present || block.present_count > 0);
   const bool resident = block.budget == Budget::kResident;

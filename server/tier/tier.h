@@ -87,7 +87,8 @@ struct TierOptions {
   uint32_t blocks_max = 0;              // TierBlocks, dirty, reading and resident together
 };
 
-enum class ExtentState : uint8_t { kAbsent, kReading, kPresent };
+// kHeld: the read is over without its bytes, and a device still has the pages.
+enum class ExtentState : uint8_t { kAbsent, kReading, kPresent, kHeld };
 
 // Waits for an extent that somebody else is reading. Lives in its op; queued by it on the block.
 struct ExtentWaiter {
@@ -174,6 +175,15 @@ class DramTier {
   // Ends kReading: kPresent on ok, kAbsent (pages freed) otherwise; wakes the waiters of `extent`
   // with `status`. They may not touch the tier from inside on_ready.
   void extent_read(TierBlock& block, uint32_t extent, Status status);
+  // The device will not give a read back: kReading becomes kHeld, and the waiters are woken with
+  // `status`. extent_read() ends it when the pages come back, which may be never.
+  void extent_held(TierBlock& block, uint32_t extent, Status status);
+
+  // Pages without a block, for who keeps them itself (repair). Empty: no room, counted as refused.
+  Slab take_slab(uint32_t pages, Budget budget);
+  void give_slab(Slab& slab, Budget budget);  // empties it
+  // Only wakes them: they need not wait for this read any longer.
+  static void wake(TierBlock& block, uint32_t extent, Status status);
 
   uint64_t used_bytes(Budget budget) const;
   uint64_t limit_bytes(Budget budget) const;

@@ -302,6 +302,90 @@ TEST(DramTier, WakesTheWaitersOfThatExtentOnlyInTheOrderTheyCame) {
   rig.tier.unpin(*block);
 }
 
+// A device that answers a read with "not any more, and the pages stay mine". Expect: the readers go
+// on at once, the pages stay charged and are nobody's until they come back, the rest is not
+// touched.
+TEST(DramTier, KeepsThePagesThatADeviceHoldsUntilTheyComeBack) {
+  Rig rig(40, {.pull = 20, .resident = 20}, 2);
+  TierBlock* block = rig.tier.open(block_of(1), 5, 2, 2, Budget::kPull);
+  rig.tier.pin(*block);  // the reader
+  rig.tier.pin(*block);  // the device
+  ASSERT_TRUE(rig.tier.take_extent(*block, 0, 3 * kPageBytes));
+  ASSERT_TRUE(rig.tier.take_extent(*block, 1, kPageBytes));
+  Code woken = Code::kOk;
+  ExtentWaiter waiter;
+  waiter.owner = &woken;
+  waiter.on_ready = [](ExtentWaiter& w, Status s) { *static_cast<Code*>(w.owner) = s.code(); };
+  block->waiters.push(&waiter);
+  rig.tier.extent_held(*block, 0, Status::unavailable("held"));
+  EXPECT_EQ(woken, Code::kUnavailable);
+  EXPECT_EQ(block->state[0], ExtentState::kHeld);
+  rig.tier.extent_read(*block, 1, Status());
+  rig.tier.drop_coding(*block);
+  rig.tier.forget(*block);  // its target failed
+  rig.tier.unpin(*block);
+  EXPECT_EQ(rig.used_pages(Budget::kPull), 1u + 3 + 1);
+  EXPECT_FALSE(rig.tier.at_rest());
+  rig.tier.extent_read(*block, 0, Status::unavailable("came back"));
+  EXPECT_EQ(block->state[0], ExtentState::kAbsent);
+  EXPECT_EQ(rig.used_pages(Budget::kPull), 1u + 1);
+  rig.tier.unpin(*block);
+  EXPECT_TRUE(rig.tier.at_rest());
+  EXPECT_EQ(rig.arena.free_pages(), 40u);
+}
+
+TEST(DramTierDeathTest, BelievesNoBytesOfAReadThatWasGivenUp) {
+  Rig rig(40, {.pull = 20, .resident = 20}, 2);
+  TierBlock* block = rig.tier.open(block_of(1), 5, 1, 1, Budget::kPull);
+  rig.tier.pin(*block);
+  ASSERT_TRUE(rig.tier.take_extent(*block, 0, kPageBytes));
+  rig.tier.extent_held(*block, 0, Status::unavailable("held"));
+  EXPECT_DEATH(rig.tier.extent_read(*block, 0, Status()), "kReading");
+}
+
+TEST(DramTier, WakesWithoutEndingTheRead) {
+  Rig rig(40, {.pull = 20, .resident = 20}, 2);
+  TierBlock* block = rig.tier.open(block_of(1), 5, 1, 1, Budget::kPull);
+  rig.tier.pin(*block);
+  ASSERT_TRUE(rig.tier.take_extent(*block, 0, kPageBytes));
+  uint32_t woken = 0;
+  ExtentWaiter waiter;
+  waiter.owner = &woken;
+  waiter.on_ready = [](ExtentWaiter& w, Status) { ++*static_cast<uint32_t*>(w.owner); };
+  block->waiters.push(&waiter);
+  DramTier::wake(*block, 0, Status());
+  EXPECT_EQ(woken, 1u);
+  EXPECT_EQ(block->state[0], ExtentState::kReading);
+  rig.tier.extent_read(*block, 0, Status());
+  EXPECT_EQ(woken, 1u) << "it waits no longer";
+  rig.tier.unpin(*block);
+}
+
+// Pages that no block has: charged, refused and counted like any others, and residents make room.
+TEST(DramTier, LendsPagesWithoutABlockWithinTheBudget) {
+  Rig rig(24, {.pull = 12, .resident = 12}, 8);
+  MetricSet metrics;
+  rig.tier.register_metrics(metrics);
+  for (uint32_t slot = 0; slot < 3; ++slot)
+    rig.pull(slot, 3);  // twelve pages resident
+  Slab slab = rig.tier.take_slab(10, Budget::kPull);
+  EXPECT_EQ(slab.page_count, 10u);
+  EXPECT_EQ(rig.used_pages(Budget::kPull), 10u);
+  EXPECT_TRUE(rig.tier.take_slab(3, Budget::kPull).empty());
+  EXPECT_EQ(metrics.snapshot().number("varve_tier_refused_total", "budget=\"pull\""), 1);
+  Slab other = rig.arena.take(2);  // now only residents are left
+  Slab more = rig.tier.take_slab(2, Budget::kPull);
+  EXPECT_EQ(more.page_count, 2u);
+  EXPECT_EQ(rig.tier.find(0), nullptr);
+  EXPECT_NE(rig.tier.find(1), nullptr);
+  rig.tier.give_slab(more, Budget::kPull);
+  rig.tier.give_slab(slab, Budget::kPull);
+  EXPECT_TRUE(slab.empty() && more.empty());
+  rig.arena.give(other);
+  EXPECT_EQ(rig.used_pages(Budget::kPull), 0u);
+  EXPECT_EQ(rig.arena.free_pages(), 24u - 8);
+}
+
 TEST(DramTier, CountsHitsAndMissesOfFindButNotOfPeek) {
   Rig rig(40, {.pull = 20, .resident = 20}, 2);
   MetricSet metrics;
