@@ -205,13 +205,17 @@ struct Read {
   BlockId block;
   Place place;
   Attempt attempt;            // kExtent: required; kLead: none = accept; reported either way
-  Digest fingerprint;         // kLead: must match, else kInvalid
+  Digest fingerprint;         // kLead: must match, else kInvalid; zero = whatever it is (repair)
   uint32_t extent = 0;        // kExtent
   ExtentEntry entry;          // kExtent: from the header
   uint32_t header_pages = 0;  // kLead: pages of `runs` that hold the header (from extent count)
   std::span<iovec> runs;      // page pieces, in order
   int32_t buffer_index = -1;
-  Nanos wanted_ns = 0;  // absolute on this core's clock: least first
+  // Absolute on this core's clock: least first. kNever: nobody waits for it, a background read with
+  // its bounded share (L5).
+  Nanos wanted_ns = 0;
+  // out: when its first piece went to the device; 0 while it waits in the queue
+  Nanos at_device_ns = 0;
   // out: kOk, kCorrupt (rot: on_lost was called, or a stale place), kUnavailable (target), kIo (the
   // drive cannot read this place, tried twice: on_lost was called), kInvalid (a sound fragment of
   // another format, or runs too short for what lies there: the asker is wrong, nothing is lost)
@@ -230,6 +234,8 @@ struct FlashOptions {
       256 * 1024;  // one device request (passthrough and IOPOLL cannot split larger)
   uint32_t free_segments_min = 2;  // per slice and target, kept for reinsertion
   Nanos io_ns_max = 10 * kSecond;  // L6
+  // A target that keeps a demand read longer is suspect: readers who can do without it do.
+  Nanos suspect_ns = 100 * kMillisecond;
   Nanos checkpoint_interval_ns = 30 * kSecond;
   // A pass over all live fragments begins every so often and takes about half of that, at most
   // kScrubPauseMax between two windows; 0 = only on demand.
@@ -270,6 +276,8 @@ class Flash {
   // flash has no index, so it tells the user once (on_target_failed): what lies there is lost for
   // now and back at the next start.
   virtual bool target_ok(uint32_t target) const = 0;
+  // True while a demand read is at the device for longer than suspect_ns.
+  virtual bool target_suspect(uint32_t target) const = 0;
   virtual uint32_t target_count() const = 0;
   virtual uint64_t target_key(uint32_t target) const = 0;  // uuid prefix for placement
   virtual uint32_t boot_generation(uint32_t target) const = 0;

@@ -93,6 +93,14 @@ bool IoQueue::idle() const {
   return true;
 }
 
+bool IoQueue::keeps_read(Nanos since_ns) const {
+  for (Slot* slot = started_.front(); slot != nullptr; slot = started_.next(slot)) {
+    if (slot->started_ns >= since_ns) return false;  // and so are all behind it
+    if (slot->io_class == IoClass::kDemand) return true;
+  }
+  return false;
+}
+
 void IoQueue::run() {
   VARVE_ASSERT(reactor_.on_owner_core());
   if (!ok()) {
@@ -157,6 +165,9 @@ void IoQueue::send(IoClass io_class) {
   slot.io_class = io_class;
   slot.limbo = 0;
   slot.started_ns = reactor_.now_ns();
+  if (transfer->at_device_ns != nullptr && transfer->sent_bytes == 0) {
+    *transfer->at_device_ns = slot.started_ns;
+  }
   fill(slot, *transfer);
   ++transfer->in_flight;
   ++in_flight(io_class);

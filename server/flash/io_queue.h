@@ -33,6 +33,7 @@ struct Transfer {
   Done on_done = nullptr;
   void* owner = nullptr;
   Limbo limbo;
+  Nanos* at_device_ns = nullptr;  // told when its first piece is sent
   // out
   Status status;
   bool held = false;
@@ -69,6 +70,8 @@ class IoQueue final : public Task {
   bool ok() const { return failure_.ok(); }
   Status failure() const { return failure_; }
   bool idle() const;
+  // A demand read is at the device since before `since_ns`.
+  bool keeps_read(Nanos since_ns) const;
   uint32_t limbo_count() const { return limbo_count_; }
 
   void run() override;

@@ -8,6 +8,14 @@
 
 namespace varve::flash {
 
+namespace {
+
+IoClass class_of(const Read& read) {
+  return read.wanted_ns == kNever ? IoClass::kBackRead : IoClass::kDemand;
+}
+
+}  // namespace
+
 SegmentReader::Slot& SegmentReader::take_slot() {
   if (free_ == nullptr) {
     auto slot = std::make_unique<Slot>();
@@ -40,6 +48,7 @@ void SegmentReader::read(SliceLog& log, Read& read) {
   slot.read = &read;
   slot.started_ns = target_.reactor.now_ns();
   read.held = false;
+  read.at_device_ns = 0;
   ++reading_;
   Segment& segment = log.segment(place.segment);
   // A table may come from memory that the caller did not verify, and pages may have been asked for
@@ -65,7 +74,8 @@ void SegmentReader::read(SliceLog& log, Read& read) {
   slot.transfer.buffer_index = read.buffer_index;
   slot.transfer.wanted_ns = read.wanted_ns;
   slot.transfer.limbo = read.limbo;
-  target_.io.submit(slot.transfer, IoClass::kDemand);
+  slot.transfer.at_device_ns = &read.at_device_ns;
+  target_.io.submit(slot.transfer, class_of(read));
 }
 
 void SegmentReader::end_early(Slot& slot, Status why) {
@@ -91,7 +101,7 @@ void SegmentReader::done(Slot& slot) {
   if (moved.code() == Code::kIo && target_.ok() && slot.tries < kTries) {
     ++slot.tries;
     target_.metrics.reads_retried.add();
-    return target_.io.submit(slot.transfer, IoClass::kDemand);  // still counted as a reader
+    return target_.io.submit(slot.transfer, class_of(read));  // still counted as a reader
   }
   --segment.readers;
   if (segment.readers == 0 && segment.state == SegmentState::kReclaiming) {
@@ -142,7 +152,7 @@ Status SegmentReader::verify(const Slot& slot) const {
   if (BlockId{header.base, header.rank} != read.block) {
     return Status::corrupt("fragment of another block");
   }
-  if (header.fingerprint != read.fingerprint) {
+  if (!read.fingerprint.is_zero() && header.fingerprint != read.fingerprint) {
     return Status::invalid("fragment of another format");  // the asker is wrong, not the drive
   }
   if (!read.attempt.is_none() && header.attempt != read.attempt) {

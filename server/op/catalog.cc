@@ -1,14 +1,16 @@
 // The catalog: index, eviction order, DRAM and flash in step.
 //
-// During recovery two fragments of one block may be found (two attempts across map epochs, or one
-// written again after its first was dropped): the larger attempt stays (I3). The index does not
-// keep attempts, so a side table holds them until every slice is recovered.
+// Recovery tells of fragments, one by one, in no order: a block is gathered, unseen, until k
+// positions of one attempt are there. Where there are two attempts (two map epochs, or one written
+// again after its first was dropped) the larger one counts (I3). The index does not keep attempts,
+// so a side table holds them until every slice is recovered.
 #include "server/op/catalog.h"
 
 #include <bit>
 
 #include "server/op/op.h"
 #include "server/op/pull.h"
+#include "server/op/repair.h"
 
 namespace varve {
 
@@ -26,53 +28,129 @@ constexpr uint32_t kDoomedReserve = 4096;
 }  // namespace
 
 Catalog::Catalog(OpContext& context) : context_(context) {
-  attempts_.resize(context.index.fragments_max());
+  attempts_.resize(context.index.blocks_max());
   recovered_bits_.resize((context.index.base_slots_max() + 63) / 64);
   doomed_.reserve(kDoomedReserve);
   losses_.reserve(size_t{kLoseSlotsPerTurn} * kRanksMax);
   grace_until_ns_ = context.reactor.now_ns() + Nanos{context.options.lease_ms_max} * kMillisecond;
 }
 
-uint32_t Catalog::room_of(const flash::Place& place) const {
+// The room whose wishes a block answers first: that of one of its fragments, the same share of
+// blocks for each position, so that every target has its own to evict.
+uint32_t Catalog::room_of(const BaseId& id, const Located& located) const {
+  VARVE_ASSERT(located.live != 0, located.block_slot);
+  const uint32_t width = context_.options.scheme.width();
+  auto position = static_cast<uint32_t>(id.prefix64() % width);
+  while (!located.has(position))
+    position = (position + 1) % width;
+  const flash::Place place = context_.index.place_of(located, position);
   return place.target * context_.options.slices + place.slice;
+}
+
+uint16_t Catalog::readable(const Located& located) const {
+  if (failed_ == 0) return located.live;
+  uint32_t positions = 0;
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    if (located.has(p) && !is_failed(context_.index.place_of(located, p).target)) {
+      positions |= 1u << p;
+    }
+  }
+  return static_cast<uint16_t>(positions);
+}
+
+uint16_t Catalog::usable(const Located& located) const {
+  const uint16_t all = readable(located);
+  const Scheme scheme = context_.options.scheme;
+  if (scheme.m == 0) return all;
+  uint32_t calm = all;
+  for (uint32_t p = 0; p < scheme.width(); ++p) {
+    if ((all >> p & 1) == 0) continue;
+    if (context_.flash.target_suspect(context_.index.place_of(located, p).target)) {
+      calm &= ~(1u << p);
+    }
+  }
+  return std::popcount(calm) >= static_cast<int>(scheme.k) ? static_cast<uint16_t>(calm) : all;
+}
+
+bool Catalog::is_gone(const Located& located) const {
+  return located.state != BlockState::kMemory &&
+         std::popcount(readable(located)) < static_cast<int>(context_.options.scheme.k);
 }
 
 Index::Insert Catalog::publish(TierBlock& block) {
   VARVE_ASSERT(block.slot == ~0u, block.slot);
   Located located;
-  Index::Insert outcome =
-      context_.index.insert(block.block, FragmentState::kMemory, flash::Place{}, &located);
+  Index::Insert outcome = context_.index.insert(block.block, BlockState::kMemory, &located);
   if (outcome == Index::Insert::kExists && is_gone(located)) {
-    lost(block.block, located.place, flash::DropReason::kTargetLost);
-    outcome = context_.index.insert(block.block, FragmentState::kMemory, flash::Place{}, &located);
+    drop(block.block, located);
+    outcome = context_.index.insert(block.block, BlockState::kMemory, &located);
   }
   if (outcome != Index::Insert::kDone) return outcome;
-  if (!attempts_.empty()) attempts_[located.fragment_slot] = block.attempt;
-  context_.tier.bind(block, located.fragment_slot);
+  if (!attempts_.empty()) attempts_[located.block_slot] = block.attempt;
+  context_.tier.bind(block, located.block_slot);
   context_.metrics.published.add();
   return outcome;
 }
 
-bool Catalog::placed(const TierBlock& block, const flash::Place& place) {
-  VARVE_ASSERT(block.slot != ~0u && !block.doomed);
-  if (!context_.index.place_set(block.block, nullptr, place)) {
+void Catalog::placed(const TierBlock& block, uint32_t position, const flash::Place& place) {
+  const std::optional<Located> located = context_.index.find_any(block.block);
+  const bool there = located && located->block_slot == block.slot && !block.doomed;
+  if (!there || located->has(position)) {
     context_.flash.release(place);
+    return;
+  }
+  VARVE_ASSERT(located->state == BlockState::kMemory);
+  context_.index.place_add(*located, position, place);
+}
+
+bool Catalog::settled(TierBlock& block, uint32_t needed) {
+  const std::optional<Located> located = context_.index.find_any(block.block);
+  VARVE_ASSERT(located.has_value() && located->state == BlockState::kMemory);
+  VARVE_ASSERT(located->block_slot == block.slot, located->block_slot, block.slot);
+  VARVE_ASSERT(needed >= context_.options.scheme.k, needed);
+  if (std::popcount(readable(*located)) < static_cast<int>(needed)) {
+    // Gone from index and DRAM: what no drive holds must not be promised (bytes lost to a fault).
+    drop(block.block, *located);
     return false;
   }
-  const std::optional<Located> located = context_.index.find(block.block);
-  VARVE_ASSERT(located.has_value());
-  VARVE_ASSERT(located->fragment_slot == block.slot, located->fragment_slot, block.slot);
-  context_.eviction.insert(located->base_slot, room_of(place));
+  context_.index.settle(*located);
+  context_.eviction.insert(located->base_slot, room_of(block.block.base, *located));
+  look_after(block.block);
   return true;
 }
 
-void Catalog::unpublish(TierBlock& block) {
-  const std::optional<Located> located = context_.index.lose(block.block);
-  VARVE_ASSERT(located.has_value());
-  VARVE_ASSERT(located->state == FragmentState::kMemory);
-  VARVE_ASSERT(located->fragment_slot == block.slot, located->fragment_slot, block.slot);
-  context_.tier.forget(block);
-  left(block.block.base, located->base_slot);
+bool Catalog::repaired(const BlockId& block, const Attempt& attempt, uint32_t position,
+                       const flash::Place& place) {
+  const std::optional<Located> located = context_.index.find(block);
+  // A block that went and came again is of another attempt; in memory it is being written whole.
+  const TierBlock* in_dram = located ? context_.tier.peek(located->block_slot) : nullptr;
+  const bool other = in_dram != nullptr && in_dram->header_present && in_dram->attempt != attempt;
+  if (!located || located->state != BlockState::kFlash || located->has(position) || other ||
+      is_failed(place.target)) {
+    context_.flash.release(place);
+    return false;
+  }
+  context_.index.place_add(*located, position, place);
+  return true;
+}
+
+// A fragment less: is the block gone, or thin?
+void Catalog::look_after(const BlockId& block) {
+  const std::optional<Located> located = context_.index.find_any(block);
+  if (!located || located->state == BlockState::kMemory) return;  // its push will see
+  if (located->state == BlockState::kFlash && is_gone(*located)) return drop(block, *located);
+  if (located->live == 0) return drop(block, *located);
+  if (context_.index.thin_count() > 0) context_.repair->wake();
+}
+
+void Catalog::drop(const BlockId& block, const Located& located) {
+  context_.repair->forget(block);
+  forget_in_memory(located.block_slot);
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    if (located.has(p)) context_.flash.release(context_.index.place_of(located, p));
+  }
+  context_.index.drop(block);
+  left(block.base, located.base_slot);
 }
 
 void Catalog::touch_backwards(std::span<const uint32_t> base_slots, std::span<const BaseId> ids) {
@@ -91,80 +169,102 @@ void Catalog::left(const BaseId& id, uint32_t base_slot) {
   if (!recovered_bits_.empty()) recovered_bits_[base_slot / 64] &= ~(1ull << base_slot % 64);
 }
 
-void Catalog::forget_in_memory(uint32_t fragment_slot) {
-  if (TierBlock* block = context_.tier.peek(fragment_slot)) context_.tier.forget(*block);
+void Catalog::forget_in_memory(uint32_t block_slot) {
+  if (TierBlock* block = context_.tier.peek(block_slot)) context_.tier.forget(*block);
 }
 
 bool Catalog::recovered(const flash::FragmentInfo& fragment) {
   OpMetrics& metrics = context_.metrics;
   VARVE_ASSERT(!attempts_.empty());  // recovery_done() was not called yet
+  VARVE_ASSERT(fragment.position < context_.options.scheme.width(), fragment.position);
   if (is_failed(fragment.place.target)) return false;
   Located located;
-  switch (context_.index.insert(fragment.block, FragmentState::kFlash, fragment.place, &located)) {
-    case Index::Insert::kFull:
-      metrics.recovered_full.add();
-      return false;
-    case Index::Insert::kDone:
-      context_.eviction.insert(located.base_slot, room_of(fragment.place));
-      recovered_bits_[located.base_slot / 64] |= 1ull << located.base_slot % 64;
-      break;
-    case Index::Insert::kExists: {
-      if (!is_later(fragment.attempt, attempts_[located.fragment_slot]) ||
-          located.state != FragmentState::kFlash) {
-        metrics.recovered_older.add();
-        return false;
-      }
-      const flash::Place older = located.place;
-      const bool replaced = context_.index.place_set(fragment.block, &older, fragment.place);
-      VARVE_ASSERT(replaced);
-      forget_in_memory(located.fragment_slot);
-      context_.eviction.insert(located.base_slot, room_of(fragment.place));
-      context_.flash.release(older);
-      metrics.replaced_older.add();
-      break;
-    }
+  if (!gather(fragment, &located)) return false;
+  context_.index.place_add(located, fragment.position, fragment.place);
+  located.live = static_cast<uint16_t>(located.live | 1u << fragment.position);
+  if (located.state == BlockState::kFlash ||
+      std::popcount(located.live) < static_cast<int>(context_.options.scheme.k)) {
+    return true;
   }
-  attempts_[located.fragment_slot] = fragment.attempt;
+  context_.index.settle(located);
+  context_.eviction.insert(located.base_slot, room_of(fragment.block.base, located));
+  recovered_bits_[located.base_slot / 64] |= 1ull << located.base_slot % 64;
   metrics.recovered_blocks.add();
   metrics.recovered_bytes.add(fragment.block_bytes);
+  return true;
+}
+
+// The block that a recovered fragment belongs to, without a place at its position; false: the
+// fragment is not wanted.
+bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
+  OpMetrics& metrics = context_.metrics;
+  Index::Insert outcome = context_.index.insert(fragment.block, BlockState::kGathering, located);
+  if (outcome == Index::Insert::kExists && located->state != BlockState::kMemory &&
+      is_later(fragment.attempt, attempts_[located->block_slot])) {
+    metrics.replaced_older.add();
+    drop(fragment.block, *located);
+    outcome = context_.index.insert(fragment.block, BlockState::kGathering, located);
+  }
+  if (outcome == Index::Insert::kFull) {
+    metrics.recovered_full.add();
+    return false;
+  }
+  if (outcome == Index::Insert::kDone) {
+    attempts_[located->block_slot] = fragment.attempt;
+    return true;
+  }
+  // A copy by reclaim or repair of the same fragment counts as older: the first is kept.
+  if (located->state == BlockState::kMemory || located->has(fragment.position) ||
+      fragment.attempt != attempts_[located->block_slot]) {
+    metrics.recovered_older.add();
+    return false;
+  }
   return true;
 }
 
 void Catalog::recovery_done() {
   VARVE_ASSERT(!attempts_.empty());  // once
   attempts_ = std::vector<Attempt>();
+  if (context_.options.scheme.k > 1) {  // of one fragment there is no half
+    losing_ = true;
+    lose_cursor_ = 0;
+    context_.reactor.make_ready(*this);
+  }
+  if (context_.index.thin_count() > 0) context_.repair->wake();
 }
 
 void Catalog::lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) {
-  const std::optional<Located> located = context_.index.find(block);
-  if (!is_live(block, place)) return;
-  forget_in_memory(located->fragment_slot);
-  context_.index.lose(block);
-  left(block.base, located->base_slot);
+  const std::optional<Located> located = context_.index.find_any(block);
+  if (!located) return;
+  const std::optional<uint32_t> position = context_.index.position_of(*located, place);
+  if (!position) return;
+  context_.index.lose(*located, *position);
   context_.flash.release(place);
   context_.metrics.lost[static_cast<uint32_t>(reason)].add();
+  look_after(block);
 }
 
 flash::FlashUser::Verdict Catalog::reclaim(const BlockId& block, const flash::Place& place) {
   using Verdict = flash::FlashUser::Verdict;
-  const std::optional<Located> located = context_.index.find(block);
   if (!is_live(block, place)) {
     context_.metrics.reclaim_dead.add();
     return Verdict::kDead;
   }
+  const std::optional<Located> located = context_.index.find_any(block);
   if (context_.eviction.reinsert(located->base_slot) || !may_evict(located->base_slot)) {
     context_.metrics.reclaim_reinserted.add();
     return Verdict::kReinsert;
   }
-  // Siblings live and die together (I4), but their pages may not be given back in here: the base is
-  // evicted whole in the next turn, at the price of one copy.
-  if (std::popcount(context_.index.ranks_of(block.base)) > 1) {
+  // Siblings live and die together (I4), and so do fragments, but their pages may not be given back
+  // in here: the base is evicted whole in the next turn, at the price of one copy.
+  if (std::popcount(context_.index.ranks_of(block.base)) > 1 ||
+      context_.options.scheme.width() > 1) {
     doomed_.push_back(block.base);
     context_.reactor.make_ready(*this);
     context_.metrics.reclaim_reinserted.add();
     return Verdict::kReinsert;
   }
-  forget_in_memory(located->fragment_slot);
+  forget_in_memory(located->block_slot);
   context_.index.remove(block);
   left(block.base, located->base_slot);
   context_.metrics.reclaim_dropped.add();
@@ -172,12 +272,12 @@ flash::FlashUser::Verdict Catalog::reclaim(const BlockId& block, const flash::Pl
 }
 
 bool Catalog::is_live(const BlockId& block, const flash::Place& place) const {
-  const std::optional<Located> located = context_.index.find(block);
-  return located && located->state == FragmentState::kFlash && located->place == place;
+  const std::optional<Located> located = context_.index.find_any(block);
+  return located && context_.index.position_of(*located, place).has_value();
 }
 
 bool Catalog::moved(const BlockId& block, const flash::Place& from, const flash::Place& to) {
-  return context_.index.place_set(block, &from, to);
+  return context_.index.place_move(block, from, to);
 }
 
 bool Catalog::in_grace(uint32_t base_slot) const {
@@ -196,8 +296,8 @@ bool Catalog::may_evict(uint32_t base_slot) {
   }
   bool busy = false;
   context_.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
-    const TierBlock* block = context_.tier.peek(located.fragment_slot);
-    if (located.state != FragmentState::kFlash) busy = true;
+    const TierBlock* block = context_.tier.peek(located.block_slot);
+    if (located.state != BlockState::kFlash) busy = true;
     if (block != nullptr && (block->pins > 0 || block->dirty)) busy = true;
   });
   if (busy) context_.metrics.evict_skipped_busy.add();
@@ -209,15 +309,32 @@ uint32_t Catalog::evict(uint32_t base_slot) {
   const BaseId id = context_.index.base_at(base_slot);
   uint32_t pages = 0;
   context_.index.for_each_rank(base_slot, [&](uint32_t rank, const Located& located) {
-    forget_in_memory(located.fragment_slot);
-    pages += located.place.pages;
-    context_.flash.release(located.place);
+    forget_in_memory(located.block_slot);
+    for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+      if (!located.has(p)) continue;
+      const flash::Place place = context_.index.place_of(located, p);
+      pages += place.pages;
+      context_.flash.release(place);
+    }
     context_.index.remove(BlockId{.base = id, .rank = rank});
     context_.metrics.evicted_blocks.add();
   });
   context_.metrics.evicted_bytes.add(bytes_of(pages));
   left(id, base_slot);
   VARVE_ASSERT(pages > 0, base_slot);
+  return pages;
+}
+
+uint32_t Catalog::pages_on(uint32_t base_slot, uint32_t target) const {
+  VARVE_ASSERT(target < context_.flash.target_count(), target);
+  uint32_t pages = 0;
+  context_.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
+    for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+      if (!located.has(p)) continue;
+      const flash::Place place = context_.index.place_of(located, p);
+      if (place.target == target) pages += place.pages;
+    }
+  });
   return pages;
 }
 
@@ -238,16 +355,35 @@ void Catalog::lose_some() {
     Catalog& self;
     static void visit(void* context, const BlockId& block, const Located& located) {
       Catalog& self = static_cast<Step*>(context)->self;
-      if (self.is_gone(located)) self.losses_.push_back({block, located.place});
+      const bool too_few = located.state == BlockState::kGathering && self.attempts_.empty();
+      if (too_few || self.readable(located) != located.live) {
+        self.losses_.push_back({block, located});
+      }
     }
   } step{*this};
   VARVE_ASSERT(losses_.empty());
   lose_cursor_ = context_.index.scan(lose_cursor_, kLoseSlotsPerTurn, Step::visit, &step);
-  for (const auto& [block, place] : losses_)
-    lost(block, place, flash::DropReason::kTargetLost);
+  for (const auto& [block, located] : losses_) {
+    lose_failed(block, located);
+    const std::optional<Located> left = context_.index.find_any(block);
+    if (left && left->state == BlockState::kGathering && attempts_.empty()) {
+      context_.metrics.recovered_too_few.add();
+      drop(block, *left);
+    }
+  }
   losses_.clear();
   losing_ = lose_cursor_ != 0;
   if (losing_) context_.reactor.make_ready(*this);
+}
+
+void Catalog::lose_failed(const BlockId& block, const Located& located) {
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    const std::optional<Located> now = context_.index.find_any(block);
+    if (!now) return;  // the last that it could lose
+    if (!located.has(p) || !now->has(p)) continue;
+    const flash::Place place = context_.index.place_of(*now, p);
+    if (is_failed(place.target)) lost(block, place, flash::DropReason::kTargetLost);
+  }
 }
 
 void Catalog::run() {

@@ -1,13 +1,14 @@
 // Catalog: what is published on this shard, and the one place where that changes.
 //
-// A published fragment stands in the index, in the eviction order (once it is on flash), maybe in
-// DRAM, and on flash. Everything that adds, moves or removes one goes through here, so that the
-// four never disagree: publish and placed (push), recovered (start), moved and reclaim (flash),
-// lost (faults), evict (room).
-// Invariants:
+// A published block stands in the index, in the eviction order (once it is on flash), maybe in
+// DRAM, and as k + m fragments on flash. Everything that adds, moves or removes one goes through
+// here, so that the four never disagree: publish, placed and settled (push), recovered (start),
+// moved and reclaim (flash), lost (faults), evict (room). Invariants:
 //   G1 nothing leased, pinned, dirty or younger than the grace after a start is evicted (I4).
 //   G2 flash is told of every page that dies, inside one of its own upcalls only where its door
 //      says so (recovered, lost, room_wanted).
+//   G3 a block on flash of which fewer than k fragments are left is gone, DRAM or not; one of which
+//      some are missing is thin, and repair is told.
 #pragma once
 
 #include <vector>
@@ -29,25 +30,35 @@ class Catalog final : public Task {
   // --- push
   // Makes a committed block visible, in memory so far, and binds it to its slab (kDone only).
   Index::Insert publish(TierBlock& block);
-  // Its fragment is on flash; called from the append's completion, because reclaim may move it from
-  // then on. False when the block went meanwhile: the place is given back.
-  bool placed(const TierBlock& block, const flash::Place& place);
-  // Flash did not take it: the block is gone.
-  void unpublish(TierBlock& block);
+  // One of its fragments is on flash; called from the append's completion, because reclaim may move
+  // it from then on. A block that went meanwhile: the place is given back.
+  void placed(const TierBlock& block, uint32_t position, const flash::Place& place);
+  // All that could be written is: read from flash from now on. False: fewer than `needed` fragments
+  // are there, and the block is gone.
+  bool settled(TierBlock& block, uint32_t needed);
   // Makes the blocks of one push the most recent, from the last to the first: leaves are then older
   // than the prefix they need.
   void touch_backwards(std::span<const uint32_t> base_slots, std::span<const BaseId> ids);
+  // Repair has written the fragment of a position that had none. False: the block went or has one;
+  // the place is given back.
+  bool repaired(const BlockId& block, const Attempt& attempt, uint32_t position,
+                const flash::Place& place);
 
   // --- flash
   bool recovered(const flash::FragmentInfo& fragment);
   void recovery_done();
   void lost(const BlockId& block, const flash::Place& place, flash::DropReason reason);
-  // Everything there is a miss from now on (is_gone), and leaves the index in the next turns.
+  // What lies there is lost from now on (is_gone), and leaves the index in the next turns.
   void target_failed(uint32_t target);
-  bool is_gone(const Located& located) const {
-    return located.state == FragmentState::kFlash && is_failed(located.place.target);
-  }
   bool is_failed(uint32_t target) const { return (failed_ >> target & 1) != 0; }
+  // Positions whose fragment may be read.
+  uint16_t readable(const Located& located) const;
+  // Of these, those on targets that are not suspect, while they are enough to read the block.
+  uint16_t usable(const Located& located) const;
+  // On flash, and fewer than k fragments may be read.
+  bool is_gone(const Located& located) const;
+  // Takes a block out that is gone or shall go, whatever is left of it.
+  void drop(const BlockId& block, const Located& located);
   // True while the index may still hold what is gone.
   bool losing() const { return losing_; }
   flash::FlashUser::Verdict reclaim(const BlockId& block, const flash::Place& place);
@@ -55,32 +66,42 @@ class Catalog final : public Task {
   bool moved(const BlockId& block, const flash::Place& from, const flash::Place& to);
 
   // --- room
-  uint32_t room_of(const flash::Place& place) const;
   // Evicts a base id with all its ranks; the pages freed, 0 when it must stay (counted why).
   uint32_t evict(uint32_t base_slot);
+  // Of those, how many are on `target`.
+  uint32_t pages_on(uint32_t base_slot, uint32_t target) const;
   bool in_grace(uint32_t base_slot) const;
 
-  // What reclaim wanted dropped with its siblings is evicted here, in the next turn (G2), and what
-  // lay on a failed target is lost, a bounded part of the index a turn.
+  // What reclaim wanted dropped with the rest of it is evicted here, in the next turn (G2), and
+  // what lay on a failed target is lost, a bounded part of the index a turn.
   void run() override;
   const char* name() const override { return "catalog"; }
 
  private:
   static constexpr uint32_t kLoseSlotsPerTurn = 256;
+  struct Loss {
+    BlockId block;
+    Located located;
+  };
   void lose_some();
+  void lose_failed(const BlockId& block, const Located& located);
+  void look_after(const BlockId& block);
+  bool gather(const flash::FragmentInfo& fragment, Located* located);
+  uint32_t room_of(const BaseId& id, const Located& located) const;
   bool may_evict(uint32_t base_slot);
-  void forget_in_memory(uint32_t fragment_slot);
+  void forget_in_memory(uint32_t block_slot);
   void left(const BaseId& id, uint32_t base_slot);
 
   OpContext& context_;
   std::vector<BaseId> doomed_;
-  // Targets that failed since the start, and the walk that loses what lay there.
+  // Targets that failed since the start, and the walk that loses what lay there, and after recovery
+  // what it did not find whole.
   static_assert(kTargetsMax <= 64);
   uint64_t failed_ = 0;
   bool losing_ = false;
   uint32_t lose_cursor_ = 0;
-  std::vector<std::pair<BlockId, flash::Place>> losses_;  // of one turn
-  // Of what recovery found, while it runs: the index has no room for attempts. By fragment slot.
+  std::vector<Loss> losses_;  // of one turn
+  // Of what recovery found, while it runs: the index has no room for attempts. By block slot.
   std::vector<Attempt> attempts_;
   // Base slots that were recovered at this start; consulted until the grace is over.
   std::vector<uint64_t> recovered_bits_;

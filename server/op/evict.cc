@@ -32,10 +32,10 @@ void EvictOp::room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
 void EvictOp::index_wanted(uint32_t slice) {
   const uint32_t slices = context_.options.slices;
   for (uint32_t t = 0; t < context_.flash.target_count(); ++t) {
-    if (sweep(t * slices + slice, 1, kCandidatesPerTurn) > 0) return;
+    if (sweep(t * slices + slice, kAnyTarget, 1, kCandidatesPerTurn) > 0) return;
   }
   for (uint32_t room = 0; room < rooms_.size(); ++room) {
-    if (sweep(room, 1, kCandidatesPerTurn) > 0) return;
+    if (sweep(room, kAnyTarget, 1, kCandidatesPerTurn) > 0) return;
   }
   context_.metrics.evict_unsatisfied.add();
 }
@@ -55,10 +55,19 @@ void EvictOp::sweep_wish(uint32_t number) {
   Room& room = rooms_[number];
   VARVE_ASSERT(wanting_ > 0 && room.pages > 0, wanting_, room.pages);
   VARVE_ASSERT(room.limit > 0 && room.limit <= 2 * kCandidatesMax, room.limit);
-  const uint32_t freed = sweep(number, room.pages, room.limit);
+  const uint32_t slices = context_.options.slices;
+  const uint32_t target = number / slices;
+  const uint32_t targets = context_.options.scheme.width() > 1 ? context_.flash.target_count() : 1;
+  uint32_t freed = 0;
+  bool any = false;
+  for (uint32_t i = 0; i < targets && freed == 0; ++i) {
+    const uint32_t other = (target + i) % context_.flash.target_count() * slices + number % slices;
+    any = any || context_.eviction.victim(other, kNoSlot) != kNoSlot;
+    freed = sweep(other, target, room.pages, room.limit);
+  }
   room.pages -= std::min(room.pages, freed);
   if (freed == 0) {
-    if (room.limit >= kCandidatesMax || context_.eviction.victim(number, kNoSlot) == kNoSlot) {
+    if (room.limit >= kCandidatesMax || !any) {
       context_.metrics.evict_unsatisfied.add();
       room.pages = 0;
     }
@@ -69,15 +78,20 @@ void EvictOp::sweep_wish(uint32_t number) {
   if (room.pages == 0) --wanting_;
 }
 
-uint32_t EvictOp::sweep(uint32_t room, uint32_t pages, uint32_t limit) {
+uint32_t EvictOp::sweep(uint32_t room, uint32_t target, uint32_t pages, uint32_t limit) {
   uint32_t freed = 0;
   uint32_t previous = kNoSlot;
   for (uint32_t i = 0; i < limit && freed < pages; ++i) {
     const uint32_t victim = context_.eviction.victim(room, previous);
     if (victim == kNoSlot) break;
-    const uint32_t more = context_.catalog->evict(victim);
-    freed += more;
-    if (more == 0) previous = victim;  // it stays, and the order goes on behind it
+    const uint32_t there = target == kAnyTarget ? 0 : context_.catalog->pages_on(victim, target);
+    const bool wanted = target == kAnyTarget || there > 0;
+    const uint32_t all = wanted ? context_.catalog->evict(victim) : 0;
+    if (all == 0) {  // it stays, and the order goes on behind it
+      previous = victim;
+      continue;
+    }
+    freed += target == kAnyTarget ? all : there;
   }
   return freed;
 }

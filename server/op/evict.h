@@ -1,5 +1,7 @@
 // EvictOp: makes room on flash (and in the index) by evicting what the policy proposes.
 //
+// A block stands in the room of one of its fragments. Wishes of a room are met from it first, then
+// from the rooms of the other targets, whose blocks have fragments there too.
 // Wishes are remembered per room (a slice of a target) and met a bounded number of candidates at a
 // time, the rest in later turns, so that a full drive never stops a core.
 #pragma once
@@ -33,8 +35,10 @@ class EvictOp final : public Task {
     uint32_t pages = 0;  // still wanted
     uint32_t limit = 0;  // candidates to look at in the next sweep
   };
-  // Looks at `limit` candidates of a room at most, in eviction order; pages freed.
-  uint32_t sweep(uint32_t room, uint32_t pages, uint32_t limit);
+  // Looks at `limit` candidates of a room at most, in eviction order, and evicts those that have a
+  // fragment on `target` (kAnyTarget: all); pages freed there.
+  static constexpr uint32_t kAnyTarget = ~0u;
+  uint32_t sweep(uint32_t room, uint32_t target, uint32_t pages, uint32_t limit);
   void sweep_wish(uint32_t room);
 
   OpContext& context_;

@@ -5,6 +5,7 @@
 #include "server/op/extent_op.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "server/op/op.h"
 #include "server/op/pull.h"
@@ -15,6 +16,11 @@ ExtentOp::ExtentOp(OpContext& context) : Op(context.reactor), context_(context) 
   waiter_.owner = this;
   waiter_.on_ready = [](ExtentWaiter& waiter, Status status) {
     static_cast<ExtentOp*>(waiter.owner)->completed(status);
+  };
+  note_.owner = this;
+  note_.back = [](Message& message) {
+    LostNote& note = *static_cast<LostNote*>(message.owner);
+    static_cast<ExtentOp*>(note.owner)->note_back();
   };
 }
 
@@ -32,6 +38,9 @@ void ExtentOp::begin(const Begin& begin) {
   if (read_here_) context_.pulls->reading_add(at_.bytes);
   frames_left_ = 0;
   posted_bytes_ = 0;
+  VARVE_ASSERT(!note_out_ && fences_.empty());
+  late_told_ = lost_told_ = ended_ = false;
+  end_ = Status();
   stage_ = Stage::kLead;
   reactor().make_ready(*this);
 }
@@ -46,25 +55,27 @@ void ExtentOp::detach() {
 void ExtentOp::run() {
   RunScope scope(*this);
   TierBlock& block = *at_.block;
-  if (Status s = take_failure(); !s.ok()) return finish(s);
+  if (Status s = take_failure(); !s.ok()) return failed(s);
   switch (stage_) {
     case Stage::kLead:  // the header first: it says how the extent is stored
       if (!block.header_present) {
-        if (block.state[0] != ExtentState::kReading) return finish(Status::unavailable("header"));
-        wait_for(0);
+        const bool coming = block.state[block.lead_extent] == ExtentState::kReading;
+        if (!coming || block.doomed) return failed(Status::unavailable("header"));
+        wait_for(block.lead_extent);
         return wait(1);
       }
       if (Status s = check_entry(); !s.ok()) return finish(s);
       stage_ = Stage::kRead;
       [[fallthrough]];
     case Stage::kRead:
+      if (at_.lost) return failed(Status::unavailable("its fragment is lost"));
       if (block.state[at_.extent] == ExtentState::kReading) {
-        if (at_.fetch != nullptr && !fetch_now()) return finish(Status::unavailable("gone"));
+        if (at_.fetch != nullptr && !fetch_now()) return failed(Status::unavailable("gone"));
         wait_for(at_.extent);
         return wait(1);
       }
-      if (block.state[at_.extent] == ExtentState::kAbsent) {
-        return finish(Status::unavailable("read by another pull failed"));
+      if (block.state[at_.extent] != ExtentState::kPresent) {
+        return failed(Status::unavailable("read by another pull failed"));
       }
       stage_ = Stage::kSend;
       [[fallthrough]];
@@ -78,7 +89,68 @@ void ExtentOp::run() {
     case Stage::kDone:
       context_.metrics.pull_stage_send.record(reactor().now_ns() - send_started_ns_);
       return finish(Status());
+    case Stage::kLost:  // the note is back
+      return finish(Status());
   }
+}
+
+// Whether the block can be read without the fragment of this extent.
+bool ExtentOp::others_are_enough() const {
+  const TierBlock& block = *at_.block;
+  const Scheme scheme = context_.options.scheme;
+  if (scheme.m == 0 || block.doomed || !block.header_present || at_.part == nullptr) return false;
+  const std::optional<Located> located = context_.index.find(block.block);
+  if (!located || located->state != BlockState::kFlash) return false;
+  const uint32_t others = context_.catalog->readable(*located) & ~(1u << at_.fragment);
+  return std::popcount(others) >= static_cast<int>(scheme.k);
+}
+
+void ExtentOp::failed(Status status) {
+  if (at_.fetch != nullptr) {  // pages taken, read never started
+    context_.fetches->give(*at_.fetch);
+    at_.fetch = nullptr;
+    context_.tier.extent_read(*at_.block, at_.extent, status);
+  }
+  if (stage_ != Stage::kRead || unwanted() || !others_are_enough()) return finish(status);
+  stage_ = Stage::kLost;
+  lost_code_ = status.code();
+  context_.metrics.pull_extents_lost.add();
+  wait(1);
+  if (!note_out_) post_note(wire::LostState::kLost, lost_code_);
+}
+
+void ExtentOp::late() {
+  if (stage_ != Stage::kRead || late_told_ || note_out_ || unwanted()) return;
+  if (!others_are_enough()) return;
+  late_told_ = true;
+  context_.metrics.pull_extents_late.add();
+  post_note(wire::LostState::kLate, Code::kTimedOut);
+}
+
+void ExtentOp::post_note(wire::LostState state, Code code) {
+  VARVE_ASSERT(!note_out_ && at_.part != nullptr);
+  note_out_ = true;
+  lost_told_ = state == wire::LostState::kLost;
+  note_.lost = wire::LostExtent{.block = at_.position,
+                                .extent = at_.extent,
+                                .state = state,
+                                .code = static_cast<uint8_t>(code),
+                                .entry = entry_,
+                                .attempt = at_.block->attempt};
+  note_.part = at_.part;
+  note_.message.owner = &note_;
+  note_.message.deliver = at_.part->deliver_lost;
+  at_.part->session_reactor->post(note_.message);
+}
+
+void ExtentOp::note_back() {
+  VARVE_ASSERT(note_out_);
+  note_out_ = false;
+  note_.part = nullptr;
+  if (ended_) return finish(end_);
+  if (stage_ != Stage::kLost) return;
+  if (lost_told_ || at_.part == nullptr) return completed(Status());
+  post_note(wire::LostState::kLost, lost_code_);  // what was late is lost now
 }
 
 SendTable& ExtentOp::sends() {
@@ -106,14 +178,16 @@ Status ExtentOp::check_entry() {
 
 // Starts the read whose pages this op has taken. False: the block left flash meanwhile.
 bool ExtentOp::fetch_now() {
-  if (at_.block->doomed) return false;  // what is at its place now is of another attempt
-  const std::optional<Located> located = context_.index.find(at_.block->block);
-  if (!located || located->state != FragmentState::kFlash) return false;
-  if (context_.catalog->is_gone(*located)) return false;
+  const TierBlock& block = *at_.block;
+  if (block.doomed) return false;  // what is at its place now is of another attempt
+  const std::optional<Located> located = context_.index.find(block.block);
+  if (!located || located->state != BlockState::kFlash) return false;
+  if ((context_.catalog->readable(*located) >> at_.fragment & 1) == 0) return false;
+  const flash::Place place = context_.index.place_of(*located, at_.fragment);
+  if (place.target != at_.fetch->target) return false;  // its share was taken elsewhere
   Fetch& fetch = *at_.fetch;
   at_.fetch = nullptr;
-  context_.fetches->start_extent(fetch, *at_.block, located->place, at_.extent, entry_,
-                                 at_.wanted_ns);
+  context_.fetches->start_extent(fetch, *at_.block, place, at_.extent, entry_, at_.wanted_ns);
   return true;
 }
 
@@ -149,12 +223,12 @@ void ExtentOp::drop_frames() {
 
 void ExtentOp::finish(Status status) {
   VARVE_ASSERT(frames_left_ == 0, frames_left_);
-  TierBlock& block = *at_.block;
-  if (at_.fetch != nullptr) {  // pages taken, read never started
-    VARVE_ASSERT(!status.ok());
-    context_.fetches->give(*at_.fetch);
-    context_.tier.extent_read(block, at_.extent, status);
+  if (note_out_) {  // the session still reads it
+    ended_ = true;
+    end_ = status;
+    return;
   }
+  TierBlock& block = *at_.block;
   VARVE_ASSERT(block.users[at_.extent] > 0);
   --block.users[at_.extent];
   const bool clean = !block.dirty && !block.doomed;
@@ -164,17 +238,21 @@ void ExtentOp::finish(Status status) {
     context_.metrics.pull_extents_streamed.add();
   }
   OpMetrics& metrics = context_.metrics;
-  if (status.ok()) {
+  if (status.ok() && stage_ != Stage::kLost) {
     (from_dram_ ? metrics.pull_bytes_dram : metrics.pull_bytes_flash).add(at_.bytes);
     if (!from_dram_ && !read_here_) metrics.pull_bytes_shared.add(at_.bytes);
   }
   const Begin was = at_;
+  const bool no_header = stage_ == Stage::kLead;
   at_ = Begin{};
   if (read_here_) context_.pulls->reading_drop(was.bytes);
   context_.tier.unpin(block);
   if (was.pull != nullptr) {
-    was.pull->extent_done(*this, was.item, was.bytes, posted_bytes_, status);
+    was.pull->extent_done(*this, {was.item, was.extent}, was.bytes, posted_bytes_, status,
+                          no_header);
   }
+  while (FencePart* part = fences_.pop())
+    part_back(*part, Status());
   context_.pulls->give_extent(*this);
 }
 

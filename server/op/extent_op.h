@@ -1,8 +1,11 @@
-// ExtentOp: one extent of one block on its way to one pull: read it if need be, then send it.
+// ExtentOp: one extent of one block on its way to one pull: read it if need be, then send it, or
+// say that it is lost.
 //
 // It holds the block's pin and counts as a user of the extent's bytes, so that neither leaves DRAM
-// before the last frame is off the lane. A pull that ends early detaches those that still read: the
-// read goes on for whoever else waits, and nothing is sent.
+// before the last frame is off the lane. A fragment that cannot be read costs its extents, not the
+// block: the reader is told, with the extent's row of the table, and rebuilds it from others. A
+// pull that ends early detaches those that still read: the read goes on for whoever else waits, and
+// nothing is sent.
 #pragma once
 
 #include "common/reactor/op.h"
@@ -30,20 +33,28 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
     uint32_t position = 0;  // of the block in the request
     TierBlock* block = nullptr;
     uint32_t extent = 0;
-    uint32_t bytes = 0;  // by the format
+    uint32_t fragment = 0;  // the position that holds it
+    uint32_t bytes = 0;     // by the format
     Nanos wanted_ns = 0;
     Fetch* fetch = nullptr;     // set: this op has taken the pages and reads the extent itself
     bool lead_started = false;  // this op opened the block
+    bool lost = false;          // its fragment cannot be read: only the header is wanted
   };
   void begin(const Begin& begin);
   // The pull is over: no frame leaves from here on. Only while nothing is on a lane.
   void detach();
-  bool on_lane() const { return stage_ >= Stage::kDone; }
+  bool on_lane() const { return stage_ == Stage::kDone; }
   uint32_t item() const { return at_.item; }
+  uint32_t extent() const { return at_.extent; }
   uint32_t bytes() const { return at_.bytes; }
 
   void run() override;
   const char* name() const override { return "extent"; }
+
+  // Its read takes long: tells the reader, once.
+  void late();
+  // Answered when this op ends.
+  void fence(FencePart& part) { fences_.push(&part); }
 
   // For SendTable: one frame at a time, in offset order.
   Nanos wanted_ns() const { return at_.wanted_ns; }
@@ -54,8 +65,12 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
   SendTable& sends();
 
  private:
-  enum class Stage : uint8_t { kLead, kRead, kSend, kDone };
+  enum class Stage : uint8_t { kLead, kRead, kSend, kDone, kLost };
   void wait_for(uint32_t extent);
+  bool others_are_enough() const;
+  void failed(Status status);
+  void post_note(wire::LostState state, Code code);
+  void note_back();
   Status check_entry();
   bool fetch_now();
   void finish(Status status);
@@ -69,6 +84,14 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
   bool read_here_ = false;
   uint32_t frames_left_ = 0;
   uint32_t posted_bytes_ = 0;
+  LostNote note_;
+  bool note_out_ = false;  // with the session
+  bool late_told_ = false;
+  bool lost_told_ = false;
+  Code lost_code_ = Code::kOk;
+  bool ended_ = false;  // waits for its note only
+  Status end_;
+  Queue<FencePart, &FencePart::next> fences_;
   Nanos send_started_ns_ = 0;
 };
 

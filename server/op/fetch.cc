@@ -4,6 +4,7 @@
 // block and pages stay pinned until the device gives them back, which may be never.
 #include "server/op/fetch.h"
 
+#include "server/op/extent_op.h"
 #include "server/op/op.h"
 #include "server/op/pull.h"
 
@@ -85,6 +86,7 @@ void FetchTable::start(Fetch& fetch, TierBlock& block, const flash::Place& place
   context_.tier.pin(block);
   fetch.block = &block;
   fetch.started_ns = context_.reactor.now_ns();
+  fetch.given_up = false;
   flash::Read& read = fetch.read;
   read.block = block.block;
   read.place = place;
@@ -101,7 +103,8 @@ void FetchTable::start_lead(Fetch& fetch, TierBlock& block, const flash::Place& 
                             const Digest& fingerprint, Nanos wanted_ns) {
   VARVE_ASSERT(!block.header_present);
   const Slab& header = block.header;
-  const Slab& first = context_.tier.extent(block, 0);
+  VARVE_ASSERT(block.lead_extent < block.extent_count, block.lead_extent);
+  const Slab& first = context_.tier.extent(block, block.lead_extent);
   VARVE_ASSERT(header.page_count + first.page_count == place.lead_pages, place.lead_pages);
   fetch.runs.resize(kRunsMax);
   const std::span<iovec> all(fetch.runs);
@@ -112,7 +115,7 @@ void FetchTable::start_lead(Fetch& fetch, TierBlock& block, const flash::Place& 
   fetch.read.kind = flash::Read::Kind::kLead;
   fetch.read.attempt = Attempt{};
   fetch.read.fingerprint = fingerprint;
-  fetch.read.extent = 0;
+  fetch.read.extent = block.lead_extent;
   fetch.read.header_pages = header.page_count;
   start(fetch, block, place, wanted_ns);
 }
@@ -144,24 +147,56 @@ void FetchTable::done(Fetch& fetch) {
     block.fingerprint = read.fingerprint;
     block.header_present = true;
   }
-  // A block without a header is of no use, and one that the device still writes to of no one's.
-  if (!read.status.ok() && (lead || read.held) && !block.doomed) context_.tier.forget(block);
+  // A block without a header is of no use, nor is one whose header the device still writes to.
+  if (!read.status.ok() && lead && !block.doomed) context_.tier.forget(block);
   if (read.held) {
     VARVE_ASSERT(!read.status.ok());
-    Queue<ExtentWaiter, &ExtentWaiter::next> all, kept;
-    all.append(block.waiters);
-    while (ExtentWaiter* waiter = all.pop()) {
-      if (waiter->extent == read.extent) {
-        waiter->on_ready(*waiter, read.status);
-      } else {
-        kept.push(waiter);
-      }
-    }
-    block.waiters.append(kept);
+    // Where no other fragment helps, the block is read again whole, in other pages.
+    if (context_.options.scheme.m == 0 && !block.doomed) context_.tier.forget(block);
+    context_.tier.extent_held(block, read.extent, read.status);
     return;  // the Fetch, its pin and its pages stay until returned()
   }
   context_.tier.extent_read(block, read.extent, read.status);
   end(fetch);
+}
+
+void FetchTable::watch() {
+  if (context_.options.scheme.m == 0) return;  // nothing else could be read
+  const Nanos now_ns = context_.reactor.now_ns();
+  for (const auto& fetch : pool_.all()) {
+    if (fetch->block == nullptr || fetch->read.held) continue;
+    const bool suspect = context_.flash.target_suspect(fetch->target);
+    const Nanos since_ns = fetch->read.at_device_ns;
+    const bool slow = since_ns > 0 && now_ns - since_ns > context_.options.hedge_ns;
+    if (!suspect && !slow) continue;
+    if (fetch->read.kind == flash::Read::Kind::kLead) {
+      if (suspect) give_up(*fetch);
+      continue;
+    }
+    TierBlock& block = *fetch->block;
+    for (ExtentWaiter* waiter = block.waiters.front(); waiter != nullptr; waiter = waiter->next) {
+      if (waiter->extent != fetch->read.extent) continue;
+      static_cast<ExtentOp*>(waiter->owner)->late();
+    }
+  }
+}
+
+// Other fragments have the header too: who waits for this one looks again. The block stays with the
+// read that fills it.
+void FetchTable::give_up(Fetch& fetch) {
+  TierBlock& block = *fetch.block;
+  if (fetch.given_up || block.doomed) return;
+  const std::optional<Located> located = context_.index.find(block.block);
+  if (!located || located->state != BlockState::kFlash) return;
+  const uint16_t usable = context_.catalog->usable(*located);
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    if ((usable >> p & 1) == 0) continue;
+    if (context_.index.place_of(*located, p).target == fetch.target) return;  // it is needed
+  }
+  fetch.given_up = true;
+  context_.metrics.pull_leads_given_up.add();
+  context_.tier.forget(block);
+  context_.tier.wake(block, fetch.read.extent, Status::unavailable("its target is suspect"));
 }
 
 void FetchTable::returned(Fetch& fetch) {

@@ -25,6 +25,7 @@ struct Fetch {
   TierBlock* block = nullptr;
   Nanos started_ns = 0;
   uint32_t target = 0, pages = 0;  // counted there while taken
+  bool given_up = false;           // a lead that nobody waits for any more
 };
 
 class FetchTable {
@@ -39,18 +40,22 @@ class FetchTable {
   Fetch* take(uint32_t target, uint32_t pages);  // null: all are busy
   void give(Fetch& fetch);                       // taken and not started
 
-  // Header and extent 0, whose pages are taken. `fingerprint`: of the format the reader believes
-  // in.
+  // Header and the block's lead_extent, whose pages are taken. `fingerprint`: of the format the
+  // reader believes in.
   void start_lead(Fetch& fetch, TierBlock& block, const flash::Place& place,
                   const Digest& fingerprint, Nanos wanted_ns);
   // One extent whose pages are taken, of a block whose header is present.
   void start_extent(Fetch& fetch, TierBlock& block, const flash::Place& place, uint32_t extent,
                     const ExtentEntry& entry, Nanos wanted_ns);
+  // Now and then: tells the readers of what the device keeps long, and lets those of a header on a
+  // suspect target look for another.
+  void watch();
   // Expected time of one more read, from the reads before it.
   Nanos read_ns_estimate() const { return mean_ns_; }
 
  private:
   void start(Fetch& fetch, TierBlock& block, const flash::Place& place, Nanos wanted_ns);
+  void give_up(Fetch& fetch);
   void done(Fetch& fetch);
   void returned(Fetch& fetch);
   void end(Fetch& fetch);

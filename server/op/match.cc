@@ -17,9 +17,8 @@ namespace {
 wire::TierKind tier_of(const OpContext& context, uint32_t base_slot) {
   bool in_dram = true;
   context.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
-    const TierBlock* block = context.tier.peek(located.fragment_slot);
-    in_dram = in_dram && block != nullptr && block->header_present &&
-              block->present_count == block->extent_count;
+    const TierBlock* block = context.tier.peek(located.block_slot);
+    in_dram = in_dram && block != nullptr && block->header_present && block->whole();
   });
   return in_dram ? wire::TierKind::kDram : wire::TierKind::kFlash;
 }

@@ -22,6 +22,7 @@ void register_match(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_lease_granted_total", "", "Leases granted."}, &m.leases_granted);
   set.add({"varve_lease_released_total", "", "Leases released by their session."},
           &m.leases_released);
+  set.add({"varve_lease_renewed_total", "", "Leases made to last longer."}, &m.leases_renewed);
   set.add({"varve_lease_expired_total", "", "Leases that ended by time."}, &m.leases_expired);
   set.add({"varve_lease_refused_total", "", "Leases not given: table or pins full."},
           &m.leases_refused);
@@ -52,6 +53,9 @@ void register_push(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_push_lost_writes_total", "",
            "Cached blocks dropped because flash did not take them."},
           &m.push_lost_writes);
+  set.add({"varve_push_fragments_lost_total", "",
+           "Fragments that a target did not take; their blocks are thin, or lost writes."},
+          &m.push_fragments_lost);
   set.add({"varve_push_overdue_total", "", "Commits seen unwritten for too long by the watchdog."},
           &m.push_overdue);
   set.add({"varve_push_target_full_total", "",
@@ -97,6 +101,16 @@ void register_pull(const OpMetrics& m, MetricSet& set) {
           &m.pull_sheds);
   set.add({"varve_pull_overdue_total", "", "Pulls seen past their deadline by the watchdog."},
           &m.pull_overdue);
+  set.add({"varve_pull_extents_lost_total", "", "Extents that a reader was told to rebuild."},
+          &m.pull_extents_lost);
+  set.add({"varve_pull_extents_late_total", "",
+           "Extents that a reader was told are late: a device keeps the read."},
+          &m.pull_extents_late);
+  set.add({"varve_pull_leads_given_up_total", "",
+           "Header reads at a suspect target that were begun again at another."},
+          &m.pull_leads_given_up);
+  set.add({"varve_pull_fences_total", "", "Extents of pulls that a client fenced."},
+          &m.pull_fences);
   set.add({"varve_pull_live", "", "Pulls now."}, &m.pulls_live);
   set.add({"varve_pull_extents_live", "", "Extents being read or sent now."}, &m.extents_live);
   set.add({"varve_pull_fetches_live", "", "Device reads in progress now."}, &m.fetches_live);
@@ -124,6 +138,9 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
            "Fragments that recovery found and did not keep."},
           &m.recovered_older);
   set.add({"varve_recovered_dropped_total", label("reason", "index_full"), ""}, &m.recovered_full);
+  set.add({"varve_recovered_too_few_total", "",
+           "Blocks of which recovery found fewer than k fragments of one attempt; dropped."},
+          &m.recovered_too_few);
   set.add({"varve_recovered_replaced_total", "", "Kept ones that a larger attempt replaced."},
           &m.replaced_older);
   set.add({"varve_reclaim_fragments_total", label("verdict", "dead"), "Asked for by reclaim."},
@@ -138,13 +155,44 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   }
 }
 
+void register_repair(const OpMetrics& m, MetricSet& set) {
+  for (uint32_t i = 0; i < kRepairOutcomes; ++i) {
+    const std::string outcome =
+        label("outcome", repair_outcome_name(static_cast<RepairOutcome>(i)));
+    set.add({"varve_repair_blocks_total", outcome, "Visits to thin blocks, by how they ended."},
+            &m.repair_blocks[i]);
+  }
+  for (uint32_t i = 0; i < kRepairOutcomes; ++i) {
+    const std::string outcome =
+        label("outcome", repair_outcome_name(static_cast<RepairOutcome>(i)));
+    set.add({"varve_repair_bytes_total", outcome, "Bytes of the fragments that they were for."},
+            &m.repair_bytes[i]);
+  }
+  set.add({"varve_repair_read_bytes_total", "", "Bytes asked for to rebuild others."},
+          &m.repair_read_bytes);
+  set.add({"varve_repair_thin_blocks", "", "Blocks on flash that lack a fragment now."},
+          &m.repair_thin_blocks);
+  set.add({"varve_repair_eta_seconds", "",
+           "Until none does at the recent rate; 0: none does, or nothing is being rebuilt."},
+          &m.repair_eta_s, GaugeMerge::kMax);
+  set.add({"varve_repair_live", "", "Blocks being rebuilt now."}, &m.repairs_live);
+}
+
 }  // namespace
+
+const char* repair_outcome_name(RepairOutcome outcome) {
+  static constexpr const char* kNames[kRepairOutcomes] = {
+      "done", "gone", "no_target", "no_space", "no_memory", "corrupt", "failed", "stopped"};
+  VARVE_ASSERT(static_cast<uint32_t>(outcome) < kRepairOutcomes, static_cast<uint32_t>(outcome));
+  return kNames[static_cast<uint32_t>(outcome)];
+}
 
 void OpMetrics::register_in(MetricSet& metrics) const {
   register_match(*this, metrics);
   register_push(*this, metrics);
   register_pull(*this, metrics);
   register_catalog(*this, metrics);
+  register_repair(*this, metrics);
 }
 
 }  // namespace varve

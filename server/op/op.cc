@@ -8,8 +8,10 @@
 #include "server/op/evict.h"
 #include "server/op/fetch.h"
 #include "server/op/lease.h"
+#include "server/op/placer.h"
 #include "server/op/pull.h"
 #include "server/op/push.h"
+#include "server/op/repair.h"
 #include "server/op/request.h"
 
 namespace varve {
@@ -40,6 +42,8 @@ Operations::Operations(OpContext& context) : context_(context) {
   VARVE_ASSERT(options.pull_windows_max > 0);
   VARVE_ASSERT(options.fetches_max >= 2, options.fetches_max);  // a lead and an extent
   context.gathered.resize(wire::kIdsMax);
+  placer_ = std::make_unique<Placer>(context);
+  context.placer = placer_.get();
   catalog_ = std::make_unique<Catalog>(context);
   context.catalog = catalog_.get();
   leases_ = std::make_unique<LeaseTable>(context.reactor, context.index, context.metrics,
@@ -60,6 +64,8 @@ Operations::Operations(OpContext& context) : context_(context) {
   context.metrics.push_block_bytes_max.set(static_cast<int64_t>(block_bytes_max));
   evict_ = std::make_unique<EvictOp>(context);
   context.evict = evict_.get();
+  repair_ = std::make_unique<RepairTable>(context);
+  context.repair = repair_.get();
 }
 
 Operations::~Operations() = default;
@@ -70,6 +76,8 @@ void Operations::begin(Part& part) {
       return match_prefix(context_, static_cast<MatchPart&>(part));
     case Part::Kind::kRelease:
       return release_lease(context_, static_cast<ReleasePart&>(part));
+    case Part::Kind::kRenew:
+      return renew_lease(context_, static_cast<RenewPart&>(part));
     case Part::Kind::kReserve:
       return reserve_blocks(context_, static_cast<ReservePart&>(part));
     case Part::Kind::kCommit: {
@@ -82,6 +90,8 @@ void Operations::begin(Part& part) {
     }
     case Part::Kind::kPull:
       return pulls_->begin(static_cast<PullPart&>(part));
+    case Part::Kind::kFence:
+      return pulls_->fence(static_cast<FencePart&>(part));
     case Part::Kind::kGone:
       return session_gone(context_, static_cast<GonePart&>(part));
   }
@@ -103,7 +113,7 @@ bool Operations::pushes_done() const {
 bool Operations::at_rest() const {
   return pushes_->live() == 0 && pushes_->appends_live() == 0 && pulls_->live() == 0 &&
          pulls_->extents_live() == 0 && fetches_->live() == 0 && sends_->live() == 0 &&
-         leases_->live() == 0 && leases_->pins() == 0 && evict_->at_rest();
+         leases_->live() == 0 && leases_->pins() == 0 && evict_->at_rest() && repair_->at_rest();
 }
 
 uint32_t Operations::watch() {

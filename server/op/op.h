@@ -49,10 +49,13 @@ struct OpOptions {
   uint64_t epoch = 1;
   uint32_t domain = 1;
   uint32_t domain_generation = 0;
-  uint32_t k = 1, m = 0;
+  Scheme scheme;
   int32_t buffer_index = -1;                // registered buffer that covers the arena
+  uint32_t repairs_max = 4;                 // blocks rebuilt at once
+  uint64_t repair_bytes_per_s = 200 * 1000 * 1000;  // written, on average; 0 = no repair
   Nanos cancel_poll_ns = 1 * kMillisecond;  // how often waiting pulls look at their cancel flag
   Nanos write_ns_max = 30 * kSecond;        // commit to flash: older ones are named by the watchdog
+  Nanos hedge_ns = 10 * kMillisecond;       // a read at the device for longer: its reader is told
   Nanos overdue_ns = 2 * kSecond;           // past its deadline by this: named by the watchdog
 };
 
@@ -62,6 +65,8 @@ class PullTable;
 class FetchTable;
 class SendTable;
 class EvictOp;
+class RepairTable;
+class Placer;
 
 // What every op reaches. The first group is given by the shard, the second by Operations.
 struct OpContext {
@@ -81,6 +86,8 @@ struct OpContext {
   FetchTable* fetches = nullptr;
   SendTable* sends = nullptr;
   EvictOp* evict = nullptr;
+  RepairTable* repair = nullptr;
+  Placer* placer = nullptr;
   bool draining = false;
   uint64_t attempts = 0;         // granted since the start: the counter of the last attempt
   std::vector<BaseId> gathered;  // match: the ids of one part side by side
@@ -119,6 +126,8 @@ class Operations {
   std::unique_ptr<SendTable> sends_;
   std::unique_ptr<PullTable> pulls_;
   std::unique_ptr<EvictOp> evict_;
+  std::unique_ptr<RepairTable> repair_;
+  std::unique_ptr<Placer> placer_;
 };
 
 }  // namespace varve

@@ -126,7 +126,8 @@ struct ReservePart : Part {
 };
 
 // The session has received and verified every extent of the whole table, parity included, written
-// the entries into the header pages (entry i at byte 256 + 32 i; page_offset zero) and has no receive in flight into the slabs.
+// the entries into the header pages (entry i at byte 256 + 32 i; page_offset zero) and has no
+// receive in flight into the slabs.
 struct CommitPart : Part {
   CommitPart() : Part(Kind::kCommit) {}
   PushOp* push = nullptr;
@@ -192,7 +193,7 @@ struct PullPart : Part {
   LeaseId lease = 0;  // this home's; 0 = best effort
   bool lease_required =
       false;  // the client named a lease: without a valid one kTimedOut, nothing is read
-  bool lease_over = false;  // out: that is why nothing was read
+  bool lease_over = false;                    // out: that is why nothing was read
   uint32_t extent_first = 0, extent_end = 0;  // data extents; not used where there are wants
   // Just these extents, data or parity, in this order; `block` is the position in the request and
   // belongs to this home. Null: the range of extents of every block.

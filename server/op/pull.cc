@@ -13,6 +13,7 @@ namespace varve {
 
 PullOp::PullOp(OpContext& context) : context_(context) {
   items_.reserve(wire::kIdsMax);
+  fenced_.reserve(kFencedMax);
   ask_.owner = this;
   ask_.back = [](Message& message) {
     CreditAsk& ask = *static_cast<CreditAsk*>(message.owner);
@@ -28,20 +29,29 @@ void PullOp::begin(PullPart& part) {
   table_ = &part.format->tables[part.rank];
   VARVE_ASSERT(part.begin <= part.end, part.begin, part.end);
   VARVE_ASSERT(part.end - part.begin <= wire::kIdsMax);
-  VARVE_ASSERT(part.extent_first < part.extent_end, part.extent_first, part.extent_end);
-  VARVE_ASSERT(part.extent_end <= table_->extents.size(), part.extent_end);
+  if (part.wants == nullptr) {
+    VARVE_ASSERT(part.extent_first < part.extent_end, part.extent_first, part.extent_end);
+    VARVE_ASSERT(part.extent_end <= table_->data_count(), part.extent_end);
+  }
   stage_ = Stage::kLease;
-  extent_ = part.extent_first;
-  item_ = 0;
-  wanted_ns_ = wanted_of(extent_);
+  const bool wants = part.wants != nullptr;
+  const auto range = static_cast<uint16_t>(wants ? 0 : part.extent_end - part.extent_first);
+  items_.assign(part.end - part.begin, Item{.extents_left = range});
+  alive_ = part.end - part.begin;
+  cursor_ = Cursor{.extent = part.extent_first};
+  again_.clear();
+  fenced_.clear();
+  for (uint32_t w = 0; w < part.want_count; ++w) {
+    VARVE_ASSERT(part.wants[w].extent < table_->count(), part.wants[w].extent);
+    ++items_[item_at(part.wants[w].block)].extents_left;
+  }
+  PullPair first;
+  wanted_ns_ = at(cursor_, &first) ? wanted_of(first.extent) : part.first_wanted_ns;
   credit_bytes_ = busy_bytes_ = 0;
   busy_ = 0;
   asking_ = false;
   began_ns_ = context_.reactor.now_ns();
   end_ = Status();
-  const auto extents = static_cast<uint16_t>(part.extent_end - part.extent_first);
-  items_.assign(part.end - part.begin, Item{.extents_left = extents});
-  alive_ = part.end - part.begin;
   context_.reactor.make_ready(*this);
 }
 
@@ -90,28 +100,108 @@ Status PullOp::locate() {
 
 // Starts pairs until all are started (true), or one has to wait.
 bool PullOp::start_extents() {
-  while (extent_ < part_->extent_end && alive_ > 0) {
-    if (items_[item_].code != Code::kOk) {
-      next_pair();
+  PullPair pair;
+  while (alive_ > 0 && next_pair(&pair)) {
+    Item& item = items_[pair.item];
+    if (item.code != Code::kOk) {
+      pop_pair();
       continue;
     }
-    if (!may_start(extent_bytes(extent_))) return false;
-    const uint32_t index = item_;
-    Began began = start_extent(index, extent_);
-    if (began == Began::kNoRoom) began = out_of_room(index);
+    if (!unfenced(pair)) {
+      --item.extents_left;
+      pop_pair();
+      continue;
+    }
+    if (!may_start(extent_bytes(pair.extent))) return false;
+    Began began = start_extent(pair);
+    if (began == Began::kNoRoom) began = out_of_room(pair);
     if (began == Began::kNoRoom || began == Began::kTargetBusy) return false;
-    if (began == Began::kStarted) next_pair();
-    if (began == Began::kFailed) VARVE_ASSERT(items_[index].code != Code::kOk);
+    if (began == Began::kStarted) pop_pair();
+    if (began == Began::kFailed) VARVE_ASSERT(item.code != Code::kOk);
   }
+  context_.pulls->leave_room_queue(*this);
+  // What is in progress may have to begin again.
+  return alive_ == 0 || busy_ == 0;
+}
+
+// --- the pairs that are not begun yet
+
+bool PullOp::at(const Cursor& cursor, PullPair* pair) const {
+  if (part_->wants != nullptr) {
+    if (cursor.want == part_->want_count) return false;
+    const wire::Want& want = part_->wants[cursor.want];
+    *pair = {item_at(want.block), want.extent};
+    return true;
+  }
+  if (cursor.extent == part_->extent_end || items_.empty()) return false;
+  *pair = {cursor.item, cursor.extent};
   return true;
 }
 
-void PullOp::next_pair() {
-  VARVE_ASSERT(extent_ < part_->extent_end, extent_);
-  if (++item_ < items_.size()) return;
-  item_ = 0;
-  ++extent_;
-  if (extent_ < part_->extent_end) wanted_ns_ = wanted_of(extent_);
+void PullOp::advance(Cursor& cursor) const {
+  if (part_->wants != nullptr) {
+    ++cursor.want;
+    return;
+  }
+  VARVE_ASSERT(cursor.extent < part_->extent_end, cursor.extent);
+  if (++cursor.item < items_.size()) return;
+  cursor.item = 0;
+  ++cursor.extent;
+}
+
+bool PullOp::next_pair(PullPair* pair) const {
+  if (again_.empty()) return at(cursor_, pair);
+  *pair = again_.back();
+  return true;
+}
+
+void PullOp::pop_pair() {
+  if (again_.empty()) {
+    advance(cursor_);
+  } else {
+    again_.pop_back();
+  }
+  PullPair pair;
+  if (next_pair(&pair)) wanted_ns_ = wanted_of(pair.extent);
+}
+
+// False, once: the client has fenced it before it began.
+bool PullOp::unfenced(PullPair pair) {
+  const auto fenced = std::find(fenced_.begin(), fenced_.end(), pair);
+  if (fenced == fenced_.end()) return true;
+  *fenced = fenced_.back();
+  fenced_.pop_back();
+  return false;
+}
+
+void PullOp::fence(FencePart& part) {
+  const uint32_t index = item_at(part.position);
+  const PullPair pair{index, part.extent};
+  ExtentOp* op = extents_.front();
+  while (op != nullptr && (op->item() != index || op->extent() != part.extent))
+    op = extents_.next(op);
+  if (op != nullptr && op->on_lane()) return op->fence(part);  // answered when it ends
+  const auto waiting = std::find(again_.begin(), again_.end(), pair);
+  if (op != nullptr) {
+    detach(*op);
+    --items_[index].extents_left;
+  } else if (waiting != again_.end()) {
+    again_.erase(waiting);
+    --items_[index].extents_left;
+  } else if (index < items_.size()) {
+    Cursor ahead = cursor_;
+    PullPair other;
+    while (at(ahead, &other) && other != pair)
+      advance(ahead);
+    const bool begun = !at(ahead, &other);
+    if (!begun && fenced_.size() < kFencedMax) {
+      fenced_.push_back(pair);
+    } else if (!begun) {
+      fail_item(index, Code::kOverloaded);  // nothing of this block is begun any more
+    }
+  }
+  context_.reactor.make_ready(*this);
+  part_back(part, Status());
 }
 
 // Credit first (O4), then a share of what the shard may have in progress. Whoever waits for these
@@ -139,19 +229,19 @@ bool PullOp::may_start(uint32_t bytes) {
 void PullOp::ask_credit() {
   const uint64_t window = window_bytes();
   uint64_t bytes = 0;
-  uint32_t item = item_;
-  for (uint32_t extent = extent_; extent < part_->extent_end;) {
-    if (items_[item].code == Code::kOk) {
-      const uint64_t more = extent_bytes(extent);
-      if (bytes > 0 && bytes + more > window) break;
-      bytes += more;
-      if (bytes >= window) break;
-    }
-    if (++item == items_.size()) {
-      item = 0;
-      ++extent;
-    }
-  }
+  const auto add = [&](PullPair pair) {  // false: the window is full
+    if (items_[pair.item].code != Code::kOk) return true;
+    const uint64_t more = extent_bytes(pair.extent);
+    if (bytes > 0 && bytes + more > window) return false;
+    bytes += more;
+    return bytes < window;
+  };
+  bool open = true;
+  for (size_t i = again_.size(); i > 0 && open; --i)
+    open = add(again_[i - 1]);
+  PullPair pair;
+  for (Cursor ahead = cursor_; open && at(ahead, &pair); advance(ahead))
+    open = add(pair);
   VARVE_ASSERT(bytes > credit_bytes_, bytes, credit_bytes_);
   asking_ = true;
   asked_ns_ = context_.reactor.now_ns();
@@ -177,7 +267,8 @@ void PullOp::credit_back(CreditAsk& ask) {
   context_.reactor.make_ready(*this);
 }
 
-PullOp::Began PullOp::start_extent(uint32_t index, uint32_t extent) {
+PullOp::Began PullOp::start_extent(PullPair pair) {
+  const auto [index, extent] = pair;
   Item& item = items_[index];
   std::optional<Located> located;
   bool foreign = false;
@@ -185,8 +276,9 @@ PullOp::Began PullOp::start_extent(uint32_t index, uint32_t extent) {
       item.block != nullptr ? item.block : find_in_dram(item, index, &located, &foreign);
   if (item.code != Code::kOk) return Began::kFailed;
   if (foreign) return Began::kNoRoom;
-  if (block != nullptr && block->state[extent] != ExtentState::kAbsent) {
-    launch(index, extent, *block, nullptr, false);  // there, or on its way for someone else
+  const ExtentState state = block == nullptr ? ExtentState::kAbsent : block->state[extent];
+  if (state == ExtentState::kPresent || state == ExtentState::kReading) {
+    launch(pair, *block, nullptr, false, false);  // there, or on its way for someone else
     return Began::kStarted;
   }
   if (block != nullptr && block->doomed) {  // lost or replaced since: its place is another's now
@@ -194,34 +286,69 @@ PullOp::Began PullOp::start_extent(uint32_t index, uint32_t extent) {
     return Began::kFailed;
   }
   if (!located) located = context_.index.find(block_id(index));
-  if (!located || located->state != FragmentState::kFlash || context_.catalog->is_gone(*located)) {
+  if (!located || located->state != BlockState::kFlash || context_.catalog->is_gone(*located)) {
     fail_item(index, Code::kUnavailable);
+    return Began::kFailed;
+  }
+  const uint16_t usable = context_.catalog->usable(*located);
+  const uint32_t holder = flash::position_at(*table_, block_id(index), extent);
+  const bool lost = state == ExtentState::kHeld || (usable >> holder & 1) == 0;
+  if (lost && block != nullptr) {
+    launch(pair, *block, nullptr, false, true);
+    return Began::kStarted;
+  }
+  const uint32_t lead = block == nullptr ? lead_of(pair, usable) : holder;
+  const flash::Place place = context_.index.place_of(*located, lead);
+  if (block == nullptr && !fits(block_id(index), lead, place)) {
+    fail_item(index, Code::kInvalid);
     return Began::kFailed;
   }
   PullTable& pulls = *context_.pulls;
   FetchTable& fetches = *context_.fetches;
-  const uint32_t target = located->place.target;
+  const bool own_read =
+      !lost && (block != nullptr || extent != first_extent(block_id(index), lead));
   const uint32_t pages = pages_of(extent_bytes(extent));
-  uint32_t read_pages = block == nullptr ? located->place.lead_pages : 0;  // extent 0 is in there
-  if (block != nullptr || extent != 0) read_pages += pages;
-  if (!fetches.has_share(target, read_pages)) {
+  const uint32_t read_pages = (block == nullptr ? place.lead_pages : 0) + (own_read ? pages : 0);
+  if (!fetches.has_share(place.target, read_pages)) {
     context_.metrics.pull_target_waits.add();
     pulls.leave_room_queue(*this);  // woken by the target's next read that ends
     return Began::kTargetBusy;
   }
   if (!pulls.may_take_room(*this) || fetches.available() < 2) return Began::kNoRoom;
   item.read = true;
-  if (block == nullptr) {
-    block = open_block(index, extent, *located);
+  const bool opened = block == nullptr;
+  if (opened) {
+    block = open_block(pair, *located, lead, lost);
     if (block == nullptr) return Began::kNoRoom;
     item.block = block;
-    launch(index, extent, *block, extent == 0 ? nullptr : fetches.take(target, pages), true);
-  } else {
-    if (!context_.tier.take_extent(*block, extent, extent_bytes(extent))) return Began::kNoRoom;
-    launch(index, extent, *block, fetches.take(target, pages), false);
+  } else if (!context_.tier.take_extent(*block, extent, extent_bytes(extent))) {
+    return Began::kNoRoom;
   }
+  launch(pair, *block, own_read ? fetches.take(place.target, pages) : nullptr, opened, lost);
   pulls.leave_room_queue(*this);
   return Began::kStarted;
+}
+
+// The fragment whose header is read: the one that holds the extent, else one that holds any. Of k
+// fragments that may be read one does.
+uint32_t PullOp::lead_of(PullPair pair, uint16_t usable) const {
+  const BlockId id = block_id(pair.item);
+  const uint32_t holder = flash::position_at(*table_, id, pair.extent);
+  if ((usable >> holder & 1) != 0) return holder;
+  const uint32_t width = context_.options.scheme.width();
+  uint32_t lead = 0;
+  while (lead < width && ((usable >> lead & 1) == 0 || first_extent(id, lead) == table_->count()))
+    ++lead;
+  VARVE_ASSERT(lead < width, usable);
+  return lead;
+}
+
+// The first extent that the fragment of a position holds; table_->count(): none.
+uint32_t PullOp::first_extent(const BlockId& id, uint32_t position) const {
+  uint32_t extent = 0;
+  while (extent < table_->count() && flash::position_at(*table_, id, extent) != position)
+    ++extent;
+  return extent;
 }
 
 // The block in DRAM, pinned for this pull; null when it is only on flash, or not at all (code set),
@@ -234,10 +361,9 @@ TierBlock* PullOp::find_in_dram(Item& item, uint32_t index, std::optional<Locate
     fail_item(index, Code::kUnavailable);
     return nullptr;
   }
-  TierBlock* block = context_.tier.find((*located)->fragment_slot);
+  TierBlock* block = context_.tier.find((*located)->block_slot);
   if (block == nullptr) {
-    VARVE_ASSERT((*located)->state == FragmentState::kFlash);  // in memory means in DRAM
-    if (!fits((*located)->place)) fail_item(index, Code::kInvalid);
+    VARVE_ASSERT((*located)->state == BlockState::kFlash);  // in memory means in DRAM
     return nullptr;
   }
   VARVE_ASSERT(block->block == id);
@@ -249,7 +375,7 @@ TierBlock* PullOp::find_in_dram(Item& item, uint32_t index, std::optional<Locate
     }
     return nullptr;
   }
-  VARVE_ASSERT(block->extent_count == table_->extents.size(), block->extent_count);
+  VARVE_ASSERT(block->extent_count == table_->count(), block->extent_count);
   context_.tier.pin(*block);
   item.block = block;
   return block;
@@ -257,71 +383,78 @@ TierBlock* PullOp::find_in_dram(Item& item, uint32_t index, std::optional<Locate
 
 // Whether a fragment there can be one of this pull's format: what the client says must never decide
 // how much of a fragment is read. That it is one, the lead read checks by the fingerprint.
-bool PullOp::fits(const flash::Place& place) const {
-  const auto extent_count = static_cast<uint32_t>(table_->extents.size());
-  const uint32_t lead = flash::header_pages_of(extent_count) + pages_of(extent_bytes(0));
-  return place.lead_pages == lead && place.pages == flash::fragment_pages_max_of(*table_);
+bool PullOp::fits(const BlockId& id, uint32_t position, const flash::Place& place) const {
+  const uint32_t first = first_extent(id, position);
+  const uint32_t first_pages = first == table_->count() ? 0 : pages_of(extent_bytes(first));
+  return place.lead_pages == flash::header_pages_of(table_->count()) + first_pages &&
+         place.pages == flash::fragment_pages_of(*table_, id, position);
 }
 
-// An empty block with pages for its header, its first extent and the one wanted; the lead read is
-// started. Pinned. Null: no room for all of them, and nothing was taken.
-TierBlock* PullOp::open_block(uint32_t index, uint32_t extent, const Located& located) {
-  const auto extent_count = static_cast<uint32_t>(table_->extents.size());
-  TierBlock* block =
-      context_.tier.open(block_id(index), located.fragment_slot, extent_count, Budget::kPull);
+// An empty block with pages for its header, the first extent of the fragment it is read from, and
+// the one wanted; the lead read is started. Pinned. Null: no room for all of them, and nothing was
+// taken.
+TierBlock* PullOp::open_block(PullPair pair, const Located& located, uint32_t lead, bool lost) {
+  const BlockId id = block_id(pair.item);
+  TierBlock* block = context_.tier.open(id, located.block_slot, table_->count(),
+                                        table_->data_count(), Budget::kPull);
   if (block == nullptr) return nullptr;
   context_.tier.pin(*block);
   block->fingerprint = part_->format->fingerprint;  // believed; the lead read checks it
-  const bool first = context_.tier.take_extent(*block, 0, extent_bytes(0));
-  const bool all =
-      first && (extent == 0 || context_.tier.take_extent(*block, extent, extent_bytes(extent)));
+  const uint32_t first = first_extent(id, lead);
+  VARVE_ASSERT(first < table_->count(), lead);
+  block->lead_extent = first;
+  const bool own = !lost && pair.extent != first;
+  const bool has_first = context_.tier.take_extent(*block, first, extent_bytes(first));
+  const bool all = has_first && (!own || context_.tier.take_extent(*block, pair.extent,
+                                                                   extent_bytes(pair.extent)));
   if (!all) {
-    if (first) context_.tier.extent_read(*block, 0, Status::cancelled("no room"));
+    if (has_first) context_.tier.extent_read(*block, first, Status::cancelled("no room"));
     context_.tier.forget(*block);
     context_.tier.unpin(*block);
     return nullptr;
   }
-  Fetch* fetch = context_.fetches->take(located.place.target, located.place.lead_pages);
+  const flash::Place place = context_.index.place_of(located, lead);
+  Fetch* fetch = context_.fetches->take(place.target, place.lead_pages);
   VARVE_ASSERT(fetch != nullptr);
-  context_.fetches->start_lead(*fetch, *block, located.place, part_->format->fingerprint,
-                               wanted_ns_);
+  context_.fetches->start_lead(*fetch, *block, place, part_->format->fingerprint, wanted_ns_);
   return block;
 }
 
-void PullOp::launch(uint32_t index, uint32_t extent, TierBlock& block, Fetch* fetch,
-                    bool lead_started) {
+void PullOp::launch(PullPair pair, TierBlock& block, Fetch* fetch, bool lead_started, bool lost) {
   ExtentOp* op = context_.pulls->take_extent();
   VARVE_ASSERT(op != nullptr);  // has_extent() was asked
-  const uint32_t bytes = extent_bytes(extent);
+  const uint32_t bytes = extent_bytes(pair.extent);
   VARVE_ASSERT(credit_bytes_ >= bytes, credit_bytes_, bytes);
   credit_bytes_ -= bytes;
   busy_bytes_ += bytes;
   ++busy_;
-  ++items_[index].busy;
+  ++items_[pair.item].busy;
   extents_.push_back(op);
   context_.pulls->share_add(part_->session, bytes);
   op->begin(ExtentOp::Begin{.pull = this,
                             .part = part_,
-                            .item = index,
-                            .position = position(index),
+                            .item = pair.item,
+                            .position = position(pair.item),
                             .block = &block,
-                            .extent = extent,
+                            .extent = pair.extent,
+                            .fragment = flash::position_at(*table_, block.block, pair.extent),
                             .bytes = bytes,
                             .wanted_ns = wanted_ns_,
                             .fetch = fetch,
-                            .lead_started = lead_started});
+                            .lead_started = lead_started,
+                            .lost = lost});
 }
 
 // No pages for the next pair. Waits for those that are in use; where none are, idle pins are shed
 // and the pair is tried again; where that does not help either, DRAM is too small for it (I8).
-PullOp::Began PullOp::out_of_room(uint32_t index) {
+PullOp::Began PullOp::out_of_room(PullPair pair) {
   PullTable& pulls = *context_.pulls;
   if (pulls.is_stuck() && pulls.may_take_room(*this)) {
     pulls.shed_all();
-    const Began again = start_extent(index, extent_);
+    const Began again = start_extent(pair);
     if (again != Began::kNoRoom) return again;
     if (!pulls.is_moving()) {
-      fail_item(index, Code::kOverloaded);
+      fail_item(pair.item, Code::kOverloaded);
       return Began::kFailed;
     }
   }
@@ -329,21 +462,32 @@ PullOp::Began PullOp::out_of_room(uint32_t index) {
   return Began::kNoRoom;
 }
 
-void PullOp::extent_done(ExtentOp& op, uint32_t index, uint32_t bytes, uint32_t posted_bytes,
-                         Status status) {
+void PullOp::extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t posted_bytes,
+                         Status status, bool no_header) {
   VARVE_ASSERT(busy_ > 0);
-  Item& item = items_[index];
+  Item& item = items_[pair.item];
   extents_.remove(&op);
   --busy_;
   --item.busy;
   busy_bytes_ -= bytes;
   credit_bytes_ += bytes - posted_bytes;  // posted frames are the session's to account for
   context_.pulls->share_drop(part_->session, bytes);
+  const std::optional<Located> located = context_.index.find(block_id(pair.item));
+  const bool wrong_asker = status.code() == Code::kInvalid;
   if (status.ok()) {
     VARVE_ASSERT(item.extents_left > 0);
     --item.extents_left;
+  } else if (!cut_short() && no_header && !wrong_asker && item.again < kAgainMax && located &&
+             context_.options.scheme.m > 0 && !context_.catalog->is_gone(*located)) {
+    // Nothing of the block was read: its header stands in other fragments too.
+    ++item.again;
+    if (item.block != nullptr && item.block->doomed) {
+      context_.tier.unpin(*item.block);
+      item.block = nullptr;
+    }
+    again_.push_back(pair);
   } else if (!cut_short()) {
-    fail_item(index, status.code());
+    fail_item(pair.item, status.code());
   }
   context_.reactor.make_ready(*this);
 }
@@ -367,23 +511,26 @@ bool PullOp::cut_short() {
   return !end_.ok();
 }
 
-// Reads go on for whoever else wants the bytes; this pull only waits for what is on its lanes (I8).
+// Its read goes on for whoever else wants the bytes; of this pull nothing is sent any more.
+void PullOp::detach(ExtentOp& op) {
+  VARVE_ASSERT(!op.on_lane() && busy_ > 0);
+  const uint32_t bytes = op.bytes();
+  --items_[op.item()].busy;
+  extents_.remove(&op);
+  op.detach();
+  --busy_;
+  busy_bytes_ -= bytes;
+  credit_bytes_ += bytes;
+  context_.pulls->share_drop(part_->session, bytes);
+}
+
+// The pull only waits for what is on its lanes (I8).
 void PullOp::detach_readers() {
   if (!cut_short()) return;
   context_.sends->drop_unwanted();  // FENCED must not wait for the lanes of others
   for (ExtentOp* op = extents_.front(); op != nullptr;) {
     ExtentOp* following = extents_.next(op);
-    if (!op->on_lane()) {
-      const uint32_t index = op->item();
-      const uint32_t bytes = op->bytes();
-      extents_.remove(op);
-      op->detach();
-      --busy_;
-      --items_[index].busy;
-      busy_bytes_ -= bytes;
-      credit_bytes_ += bytes;
-      context_.pulls->share_drop(part_->session, bytes);
-    }
+    if (!op->on_lane()) detach(*op);
     op = following;
   }
 }
@@ -448,15 +595,24 @@ uint32_t PullOp::position(uint32_t item) const {
   return part_->request->positions[part_->begin + item];
 }
 
+// items_.size(): no block of this home is there.
+uint32_t PullOp::item_at(uint32_t wanted) const {
+  const uint16_t* first = part_->request->positions + part_->begin;
+  const uint16_t* end = part_->request->positions + part_->end;
+  const uint16_t* found = std::lower_bound(first, end, wanted);
+  return static_cast<uint32_t>((found == end || *found != wanted ? end : found) - first);
+}
+
 uint64_t PullOp::window_bytes() const {
   return std::min<uint64_t>(context_.options.pull_window_bytes, kExtentBytesMax);
 }
 
 uint32_t PullOp::extent_bytes(uint32_t extent) const {
-  return table_->extents[extent].bytes;
+  return table_->bytes_at(extent);
 }
 
 Nanos PullOp::wanted_of(uint32_t extent) const {
+  if (part_->wants != nullptr) return part_->first_wanted_ns;
   const uint32_t layers =
       table_->extents[extent].layer_first - table_->extents[part_->extent_first].layer_first;
   return part_->first_wanted_ns + part_->layer_ns * layers;

@@ -1,11 +1,11 @@
 // PullOp: one home's share of one pull, layer-major over its blocks; and the table of all pulls.
 //
-// The op walks pairs (extent, block) in layer-major order. For each it needs credit, then pages
-// (only what DRAM does not have), then an ExtentOp that reads and sends. A few windows of
-// credit are in progress, and each pair advances by itself, so that no pull ever holds pages while
-// it waits for others. Blocks stay pinned between their extents (their headers are wanted again)
-// unless DRAM is tight; then bytes go as soon as they are sent, and idle pins are shed when nothing
-// else moves.
+// The op walks pairs (extent, block) in layer-major order, or as the wants name them. For each it
+// needs credit, then pages (only what DRAM does not have), then an ExtentOp that reads and sends. A
+// few windows of credit are in progress, and each pair advances by itself, so that no pull ever
+// holds pages while it waits for others. Blocks stay pinned between their extents (their headers
+// are wanted again) unless DRAM is tight; then bytes go as soon as they are sent, and idle pins are
+// shed when nothing else moves.
 #pragma once
 
 #include <optional>
@@ -25,6 +25,13 @@ class PullTable;
 struct ActiveHook : ListHook {};  // in progress
 struct RoomHook : ListHook {};    // waits for pages
 
+// One extent of one of a pull's blocks.
+struct PullPair {
+  uint32_t item = 0;
+  uint32_t extent = 0;
+  bool operator==(const PullPair&) const = default;
+};
+
 class PullOp final : public Task, public ActiveHook, public RoomHook {
  public:
   explicit PullOp(OpContext& context);
@@ -32,9 +39,12 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   void run() override;
   const char* name() const override { return "pull"; }
 
-  // From its ExtentOps: over, `posted_bytes` of it as frames.
-  void extent_done(ExtentOp& op, uint32_t item, uint32_t bytes, uint32_t posted_bytes,
-                   Status status);
+  // From its ExtentOps: over, `posted_bytes` of it as frames. `no_header`: the block was not read
+  // at all, maybe another fragment of it can be.
+  void extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t posted_bytes,
+                   Status status, bool no_header);
+  // Nothing of this extent is sent from the time the part is back.
+  void fence(FencePart& part);
   // True once the pull was cancelled or is past its deadline: nothing more is sent.
   bool cut_short();
   uint32_t shed();  // unpins blocks that nothing of this pull is using now; how many
@@ -47,32 +57,49 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   enum class Began : uint8_t { kStarted, kNoRoom, kTargetBusy, kFailed };
   struct Item {
     uint32_t base_slot = ~0u;   // leased by this pull
-    uint16_t extents_left = 0;  // to be sent
+    uint16_t extents_left = 0;  // to be sent, or told lost
     uint16_t busy = 0;          // ExtentOps now
+    uint8_t again = 0;          // extents begun again with another fragment
     Code code = Code::kOk;
     bool read = false;  // bytes came from flash for this pull
     TierBlock* block = nullptr;
   };
+  struct Cursor {
+    uint32_t extent = 0, item = 0;
+    uint32_t want = 0;
+  };
+  static constexpr uint32_t kAgainMax = 64;    // per item
+  static constexpr uint32_t kFencedMax = 256;  // not yet begun
 
   Status locate();
   bool start_extents();
   bool may_start(uint32_t bytes);
   void ask_credit();
   void credit_back(CreditAsk& ask);
-  Began start_extent(uint32_t item, uint32_t extent);
+  Began start_extent(PullPair pair);
   TierBlock* find_in_dram(Item& item, uint32_t index, std::optional<Located>* located,
                           bool* foreign);
-  bool fits(const flash::Place& place) const;
-  TierBlock* open_block(uint32_t index, uint32_t extent, const Located& located);
-  Began out_of_room(uint32_t item);
-  void launch(uint32_t index, uint32_t extent, TierBlock& block, Fetch* fetch, bool lead_started);
+  uint32_t lead_of(PullPair pair, uint16_t usable) const;
+  uint32_t first_extent(const BlockId& block, uint32_t position) const;
+  bool fits(const BlockId& block, uint32_t position, const flash::Place& place) const;
+  TierBlock* open_block(PullPair pair, const Located& located, uint32_t lead, bool lost);
+  Began out_of_room(PullPair pair);
+  void launch(PullPair pair, TierBlock& block, Fetch* fetch, bool lead_started, bool lost);
   void fail_item(uint32_t item, Code code);
-  void next_pair();
+  void detach(ExtentOp& op);
   void detach_readers();
   void finish();
 
+  // --- the pairs that are not begun yet
+  bool at(const Cursor& cursor, PullPair* pair) const;
+  void advance(Cursor& cursor) const;
+  bool next_pair(PullPair* pair) const;
+  void pop_pair();
+  bool unfenced(PullPair pair);
+
   BlockId block_id(uint32_t item) const;
   uint32_t position(uint32_t item) const;
+  uint32_t item_at(uint32_t position) const;
   uint64_t window_bytes() const;
   uint32_t extent_bytes(uint32_t extent) const;
   Nanos wanted_of(uint32_t extent) const;
@@ -81,11 +108,12 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   Stage stage_ = Stage::kLease;
   PullPart* part_ = nullptr;
   const ExtentTable* table_ = nullptr;
-  std::vector<Item> items_;  // capacity wire::kIdsMax
-  uint32_t alive_ = 0;       // items that have not failed
-  uint32_t extent_ = 0;      // the next pair
-  uint32_t item_ = 0;
-  Nanos wanted_ns_ = 0;  // of the next pair
+  std::vector<Item> items_;       // capacity wire::kIdsMax
+  uint32_t alive_ = 0;            // items that have not failed
+  Cursor cursor_;                 // the next pair, behind those of again_
+  std::vector<PullPair> again_;   // begun and not sent: to begin again, the last first
+  std::vector<PullPair> fenced_;  // not begun, and not to be
+  Nanos wanted_ns_ = 0;           // of the next pair
   uint64_t credit_bytes_ = 0;
   uint64_t busy_bytes_ = 0;  // of extents in progress
   uint32_t busy_ = 0;
@@ -104,6 +132,7 @@ class PullTable {
 
   void begin(PullPart& part);
   void end(PullOp& op);
+  void fence(FencePart& part);
 
   // --- extents in progress: bounded in all and per session, so that a client that does not drain
   // its lane cannot hold what the others need.

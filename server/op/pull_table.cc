@@ -60,6 +60,15 @@ void PullTable::end(PullOp& op) {
   room_given();
 }
 
+// A pull that is over has nothing left to send, and its part may be another's by now.
+void PullTable::fence(FencePart& part) {
+  context_.metrics.pull_fences.add();
+  for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) {
+    if (&op->part() == part.pull && op->part().number == part.number) return op->fence(part);
+  }
+  part_back(part, Status());
+}
+
 void PullTable::give_extent(ExtentOp& op) {
   extents_.give(&op);
   context_.metrics.extents_live.set(extents_live());
@@ -184,6 +193,7 @@ void PullTable::poll() {
   for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) {
     if (op->cut_short()) context_.reactor.make_ready(*op);
   }
+  context_.fetches->watch();
   room_given();
   if (!active_.empty()) context_.reactor.arm(poll_, context_.options.cancel_poll_ns);
 }

@@ -1,8 +1,9 @@
 // A push: receive (lent), commit, append. "Commit, then append" (ADR-0002): only what was accepted
 // is ever written, so a whole fragment on a drive is the proof of its commit (I2).
 //
-// Answers: kCached when the block is visible, kDurable when flash has flushed it. A cached block
-// that flash then refuses is dropped again, and counted as a lost write.
+// Answers: kCached when the block is visible, kDurable when flash has flushed it. A target lost on
+// the way costs a fragment: the block is then thin, as long as one more than k are there (with
+// parity). One that flash refuses altogether is dropped again, and counted as a lost write.
 #include "server/op/push.h"
 
 #include <algorithm>
@@ -22,7 +23,16 @@ void PushOp::begin(const Grant& grant) {
   grant_ = grant;
   stage_ = Stage::kReceive;
   part_ = nullptr;
-  slot_ = nullptr;
+  failure_ = Status();
+  held_ = false;
+  for (uint32_t p = 0; p < kWidthMax; ++p) {
+    const uint8_t target = grant.spots.target[p];
+    writes_[p] = FragmentWrite{.op = this,
+                               .position = p,
+                               .target = target == Placer::kNone ? ~0u : target,
+                               .pages = grant.pages[p],
+                               .next = nullptr};
+  }
   since_ns_ = reactor().now_ns();
 }
 
@@ -58,12 +68,8 @@ void PushOp::run() {
         return drop();
       }
       if (!publish()) return drop();
-      stage_ = Stage::kAppend;
-      [[fallthrough]];
-    case Stage::kAppend:
-      if (!start_append()) return;  // woken by slot_given()
       stage_ = Stage::kWrite;
-      return wait(1);
+      return start_appends();
     case Stage::kWrite:
       context_.metrics.push_stage_write.record(reactor().now_ns() - since_ns_);
       written();
@@ -76,7 +82,7 @@ Status PushOp::check() {
   if (part_->epoch != context_.options.epoch) return Status::invalid("commit of another epoch");
   const TierBlock& block = *grant_.tier_block;
   const ExtentTable& table = grant_.format->tables[grant_.block.rank];
-  VARVE_ASSERT(block.extent_count == table.extents.size(), block.extent_count);
+  VARVE_ASSERT(block.extent_count == table.count(), block.extent_count);
   ExtentEntry entries[kExtentsMax];
   for (uint32_t e = 0; e < block.extent_count; ++e) {
     entries[e] = entry_of(context_.tier, block, e);
@@ -91,14 +97,14 @@ bool PushOp::publish() {
   TierBlock& block = *grant_.tier_block;
   VARVE_ASSERT(block.dirty && !block.header_present && block.pins > 0);
   OpMetrics& metrics = context_.metrics;
-  fill_header();
+  fill_headers();
   for (uint32_t e = 0; e < block.extent_count; ++e) {
     context_.tier.extent_read(block, e, Status());  // the session has received and checked it
   }
   block.header_present = true;
   switch (context_.catalog->publish(block)) {
     case Index::Insert::kExists:  // recovery found it meanwhile, so it is durable
-      VARVE_ASSERT(context_.index.find(block.block)->state == FragmentState::kFlash);
+      VARVE_ASSERT(context_.index.find(block.block)->state == BlockState::kFlash);
       metrics.push_exists.add();
       answer(Status());
       return false;
@@ -120,13 +126,15 @@ bool PushOp::publish() {
   return true;
 }
 
-void PushOp::fill_header() {
+// One header for each fragment, alike but for the position; flash fills in the rest.
+void PushOp::fill_headers() {
   const SessionFormat& format = *grant_.format;
   const TierBlock& block = *grant_.tier_block;
-  const uint64_t bytes = format.tables[block.block.rank].block_bytes;
+  const ExtentTable& table = format.tables[block.block.rank];
+  const Scheme scheme = context_.options.scheme;
   flash::FragmentHeader header;
   header.extent_count = block.extent_count;
-  header.data_extent_count = grant_.format->tables[block.block.rank].data_count();
+  header.data_extent_count = table.data_count();
   header.base = block.block.base;
   header.parent = grant_.parent;
   header.fingerprint = format.fingerprint;
@@ -136,44 +144,64 @@ void PushOp::fill_header() {
   header.epoch = grant_.epoch;
   header.domain = context_.options.domain;
   header.domain_generation = context_.options.domain_generation;
-  header.k = static_cast<uint8_t>(context_.options.k);
-  header.m = static_cast<uint8_t>(context_.options.m);
-  header.block_bytes_low = static_cast<uint32_t>(bytes);
-  header.block_bytes_high = static_cast<uint32_t>(bytes >> 32);
+  header.matrix = static_cast<uint16_t>(matrix_of(scheme));
+  header.k = static_cast<uint8_t>(scheme.k);
+  header.m = static_cast<uint8_t>(scheme.m);
+  if (grant_.spots.count < scheme.width()) header.flags = flash::kFragmentThin;
+  header.block_bytes_low = static_cast<uint32_t>(table.block_bytes);
+  header.block_bytes_high = static_cast<uint32_t>(table.block_bytes >> 32);
   header.lineage = format.lineage;
-  std::memcpy(context_.tier.arena().byte_at(block.header, 0), &header, sizeof(header));
-}
-
-void PushOp::slot_given(AppendSlot& slot) {
-  VARVE_ASSERT(stage_ == Stage::kAppend && slot_ == nullptr);
-  slot_ = &slot;
-  reactor().make_ready(*this);
-}
-
-bool PushOp::start_append() {
-  if (slot_ == nullptr) slot_ = context_.pushes->take_slot(*this);
-  if (slot_ == nullptr) return false;
-  TierBlock& block = *grant_.tier_block;
   Arena& arena = context_.tier.arena();
-  std::vector<iovec>& runs = slot_->runs;
-  runs.resize(grant_.pages);
+  for (uint32_t p = 0; p < scheme.width(); ++p) {
+    const uint64_t at = bytes_of(p == 0 ? 0 : (p - 1) * block.header.page_count);
+    const Slab& slab = p == 0 ? block.header : block.spare_headers;
+    for (uint32_t page = 0; p > 0 && page < block.header.page_count; ++page) {
+      std::memcpy(arena.byte_at(slab, at + bytes_of(page)),
+                  arena.byte_at(block.header, bytes_of(page)), kPageBytes);
+    }
+    header.position = static_cast<uint8_t>(p);
+    header.role = static_cast<uint8_t>(p < scheme.k ? flash::FragmentRole::kData
+                                                    : flash::FragmentRole::kParity);
+    std::memcpy(arena.byte_at(slab, at), &header, sizeof(header));
+  }
+}
+
+void PushOp::start_appends() {
+  VARVE_ASSERT(grant_.spots.count >= context_.options.scheme.k, grant_.spots.count);
+  wait(grant_.spots.count);
+  for (FragmentWrite& write : writes_) {
+    if (write.target != ~0u) context_.pushes->append(write);
+  }
+}
+
+void PushOp::append(FragmentWrite& write, AppendSlot& slot) {
+  VARVE_ASSERT(stage_ == Stage::kWrite && write.pages > 0);
+  TierBlock& block = *grant_.tier_block;
+  const ExtentTable& table = grant_.format->tables[block.block.rank];
+  Arena& arena = context_.tier.arena();
+  std::vector<iovec>& runs = slot.runs;
+  runs.resize(write.pages);
   const std::span<iovec> all(runs);
-  const uint32_t header_count =
-      arena.pieces(block.header, 0, bytes_of(block.header.page_count), all);
+  const uint64_t header_bytes = bytes_of(block.header.page_count);
+  const Slab& headers = write.position == 0 ? block.header : block.spare_headers;
+  const uint64_t header_at = write.position == 0 ? 0 : (write.position - 1) * header_bytes;
+  const uint32_t header_count = arena.pieces(headers, header_at, header_bytes, all);
   uint32_t count = header_count;
   for (uint32_t e = 0; e < block.extent_count; ++e) {
+    if (flash::position_at(table, block.block, e) != write.position) continue;
     const Slab& slab = context_.tier.extent(block, e);
     count += arena.pieces(slab, 0, bytes_of(slab.page_count), all.subspan(count));
   }
   runs.resize(count);
-  slot_->block = &block;
-  slot_->op = this;
-  slot_->dram_pages = grant_.dram_pages;
-  flash::Append& append = slot_->append;
-  VARVE_ASSERT(append.target == grant_.target, append.target);
+  context_.tier.pin(block);
+  slot.block = &block;
+  slot.write = &write;
+  slot.dram_pages = grant_.dram_pages;
+  flash::Append& append = slot.append;
+  VARVE_ASSERT(append.target == write.target, append.target);
   append.slice = grant_.slice;
-  append.pages = grant_.pages;
-  append.header = reinterpret_cast<flash::FragmentHeader*>(arena.byte_at(block.header, 0));
+  append.pages = write.pages;
+  append.header = reinterpret_cast<flash::FragmentHeader*>(arena.byte_at(headers, header_at));
   append.header_pages = std::span<const iovec>(runs.data(), header_count);
   append.runs = runs;
   append.buffer_index = context_.options.buffer_index;
@@ -182,27 +210,34 @@ bool PushOp::start_append() {
   append.flush = part_ != nullptr ? flash::FlushBy::kNow : flash::FlushBy::kSoon;
   append.status = Status();
   append.held = false;
-  grant_.pages = 0;  // the reservation is the append's now
+  write.pages = 0;  // the reservation is the append's now
   context_.flash.append(append);
-  return true;
+}
+
+void PushOp::appended(FragmentWrite& write, bool held, Status status) {
+  VARVE_ASSERT(stage_ == Stage::kWrite && write.pages == 0);
+  held_ = held_ || held;
+  if (failure_.ok()) failure_ = status;
+  if (!status.ok()) context_.metrics.push_fragments_lost.add();
+  completed(Status());
 }
 
 void PushOp::written() {
   TierBlock& block = *grant_.tier_block;
-  VARVE_ASSERT(slot_ != nullptr && block.dirty);
-  const flash::Append& append = slot_->append;
-  if (append.status.ok()) {
-    block.dirty = false;
-    if (part_ != nullptr) {
-      context_.metrics.push_committed_durable.add();
-      answer(Status());
-    }
+  VARVE_ASSERT(block.dirty);
+  const Scheme scheme = context_.options.scheme;
+  const uint32_t needed = scheme.m == 0 ? scheme.k : std::min(grant_.spots.count, scheme.k + 1);
+  if (!context_.catalog->settled(block, needed)) {
+    context_.metrics.push_lost_writes.add();
+    if (failure_.ok()) failure_ = Status::unavailable("its targets have failed");
+    if (part_ != nullptr) answer(failure_);
     return;
   }
-  // Gone from index and DRAM: what no drive holds must not be promised (bytes lost to a fault).
-  context_.catalog->unpublish(block);
-  context_.metrics.push_lost_writes.add();
-  if (part_ != nullptr) answer(append.status);
+  block.dirty = false;
+  if (!held_) context_.tier.drop_coding(block);
+  if (part_ == nullptr) return;
+  context_.metrics.push_committed_durable.add();
+  answer(Status());
 }
 
 void PushOp::answer(Status status) {
@@ -220,14 +255,12 @@ void PushOp::drop() {
 }
 
 void PushOp::finish() {
-  if (grant_.pages > 0) context_.flash.unreserve(grant_.target, grant_.slice, grant_.pages);
-  const bool held = slot_ != nullptr && slot_->append.held;
-  if (slot_ != nullptr) slot_->op = nullptr;
-  if (!held) {
-    context_.pushes->share_drop(grant_.target, grant_.dram_pages);
-    if (slot_ != nullptr) context_.pushes->give_slot(*slot_);
-    context_.tier.unpin(*grant_.tier_block);
+  for (FragmentWrite& write : writes_) {
+    if (write.pages == 0) continue;
+    context_.flash.unreserve(write.target, grant_.slice, write.pages);
+    context_.pushes->share_drop(write.target, grant_.dram_pages);
   }
+  context_.tier.unpin(*grant_.tier_block);
   PushGroup& group = *grant_.group;
   stage_ = Stage::kReceive;
   context_.pushes->end(*this);

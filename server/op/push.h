@@ -2,7 +2,7 @@
 //
 // While an attempt is in kReceive its slabs are lent to the session, which ends the loan with a
 // CommitPart or an AbortPart; the home never takes them back by itself. After the commit the block
-// is visible and dirty until flash has it.
+// is visible and dirty until its fragments are on flash, each appended by itself.
 #pragma once
 
 #include <vector>
@@ -11,6 +11,7 @@
 #include "common/reactor/op.h"
 #include "server/flash/flash.h"
 #include "server/op/part.h"
+#include "server/op/placer.h"
 #include "server/tier/tier.h"
 
 namespace varve {
@@ -28,13 +29,22 @@ struct PushGroup {
   BaseId ids[kMax];
 };
 
+// One fragment of a block on its way to flash.
+struct FragmentWrite {
+  PushOp* op = nullptr;
+  uint32_t position = 0;
+  uint32_t target = ~0u;          // ~0: the block is thin, this position is not written
+  uint32_t pages = 0;             // reserved there; the append's from its start on
+  FragmentWrite* next = nullptr;  // waits for an AppendSlot
+};
+
 // One fragment at flash. Kept by the device's limbo after its op ended, with the block's pin.
 struct AppendSlot {
   flash::Append append;
   std::vector<iovec>
       runs;  // capacity for the largest fragment in single pages (not touched before)
   PushTable* table = nullptr;
-  PushOp* op = nullptr;
+  FragmentWrite* write = nullptr;
   TierBlock* block = nullptr;
   uint32_t dram_pages = 0;  // of the block, counted for its target
 };
@@ -49,8 +59,10 @@ class PushOp final : public Op {
     Attempt attempt;
     const SessionFormat* format = nullptr;
     uint64_t epoch = 0;
-    uint32_t target = 0, slice = 0, pages = 0;
+    uint32_t slice = 0;
     uint32_t dram_pages = 0;  // of kPush
+    Placer::Spots spots;
+    uint32_t pages[kWidthMax] = {};  // reserved for each
     TierBlock* tier_block = nullptr;
     PushGroup* group = nullptr;
     uint32_t group_index = 0;
@@ -65,19 +77,20 @@ class PushOp final : public Op {
   const Grant& grant() const { return grant_; }
   // Committed, and for longer than `limit_ns` not on flash.
   bool is_overdue(Nanos now_ns, Nanos limit_ns) const {
-    return stage_ >= Stage::kAppend && now_ns - since_ns_ > limit_ns;
+    return stage_ >= Stage::kWrite && now_ns - since_ns_ > limit_ns;
   }
-  void slot_given(AppendSlot& slot);  // of the table: it may append now
+  // Of the table: this fragment may be appended now; it has ended.
+  void append(FragmentWrite& write, AppendSlot& slot);
+  void appended(FragmentWrite& write, bool held, Status status);
 
   PushOp* bucket_next = nullptr;  // the table's
-  PushOp* next = nullptr;         // waits for an AppendSlot
 
  private:
-  enum class Stage : uint8_t { kReceive, kCommit, kAppend, kWrite };
+  enum class Stage : uint8_t { kReceive, kCommit, kWrite };
   Status check();
   bool publish();
-  void fill_header();
-  bool start_append();
+  void fill_headers();
+  void start_appends();
   void written();
   void answer(Status status);
   void drop();
@@ -87,7 +100,9 @@ class PushOp final : public Op {
   Stage stage_ = Stage::kReceive;
   Grant grant_;
   CommitPart* part_ = nullptr;
-  AppendSlot* slot_ = nullptr;
+  FragmentWrite writes_[kWidthMax];
+  Status failure_;     // of the first append that failed
+  bool held_ = false;  // a device keeps pages of the block
   Nanos since_ns_ = 0;
 };
 
@@ -108,7 +123,7 @@ class PushTable {
   uint32_t watch(Nanos now_ns) const;  // logs commits that flash does not take; how many
 
   // One target that takes nothing must leave the others what they need: it may hold half of the
-  // attempts, of the append slots and of the push budget, where there is another target.
+  // attempts, of the append slots and of the push budget, where others can do without it.
   bool has_share(uint32_t target, uint32_t dram_pages) const;
   void share_drop(uint32_t target, uint32_t dram_pages);  // its pages went back
 
@@ -117,15 +132,14 @@ class PushTable {
   bool session_has_share(uint64_t session, uint32_t dram_pages) const;
   void session_committed(uint64_t session, uint32_t dram_pages);  // or gave it up
 
-  AppendSlot* take_slot(PushOp& op);  // null: op.slot_given() is called when there is one
-  void give_slot(AppendSlot& slot);
+  void append(FragmentWrite& write);  // op.append() is called when there is a slot: maybe now
 
  private:
   struct Target {
     uint32_t attempts = 0;    // write-behind and limbo included
     uint32_t dram_pages = 0;  // of these
     uint32_t appends = 0;
-    Queue<PushOp, &PushOp::next> waiting;  // for a slot
+    Queue<FragmentWrite, &FragmentWrite::next> waiting;  // for a slot
   };
   struct Reserver {  // a session with attempts in kReceive
     uint64_t session = 0;
@@ -135,7 +149,8 @@ class PushTable {
   void append_done(AppendSlot& slot);
   void append_returned(AppendSlot& slot);
   bool may_append(uint32_t target) const;
-  AppendSlot* occupy(PushOp& op);
+  void occupy(FragmentWrite& write);
+  void give_slot(AppendSlot& slot);
   void waiting_changed(int64_t by);
   uint32_t bucket_of(const BlockId& block) const;
 

@@ -54,9 +54,12 @@ PushOp* PushTable::begin(const PushOp::Grant& grant) {
   PushOp*& bucket = buckets_[bucket_of(grant.block)];
   op->bucket_next = bucket;
   bucket = op;
-  Target& target = targets_[grant.target];
-  ++target.attempts;
-  target.dram_pages += grant.dram_pages;
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    if (grant.spots.target[p] == Placer::kNone) continue;
+    Target& target = targets_[grant.spots.target[p]];
+    ++target.attempts;
+    target.dram_pages += grant.dram_pages;
+  }
   Reserver* reserver = nullptr;
   for (Reserver& known : reservers_) {
     if (known.session == grant.session) reserver = &known;
@@ -97,10 +100,9 @@ uint32_t PushTable::watch(Nanos now_ns) const {
     if (!op->is_overdue(now_ns, context_.options.write_ns_max)) continue;
     ++count;
     if (count > 1) continue;  // one line stands for all of them
-    logf(LogLevel::kWarn, "op", "block %s committed %llu s ago is not on flash target %u yet",
+    logf(LogLevel::kWarn, "op", "block %s committed %llu s ago is not on flash yet",
          short_name(op->grant().block.base).c_str(),
-         static_cast<unsigned long long>(context_.options.write_ns_max / kSecond),
-         op->grant().target);
+         static_cast<unsigned long long>(context_.options.write_ns_max / kSecond));
   }
   if (count > 0) context_.metrics.push_overdue.add(count);
   return count;
@@ -129,7 +131,9 @@ void PushTable::session_committed(uint64_t session, uint32_t dram_pages) {
 
 bool PushTable::has_share(uint32_t target, uint32_t dram_pages) const {
   const Target& of = targets_[target];
-  if (of.attempts == 0 || !has_peer(context_, target)) return true;  // one block always
+  // Where every block has a fragment on every target nobody could do without it.
+  const auto usable = static_cast<uint32_t>(std::popcount(context_.placer->usable()));
+  if (of.attempts == 0 || usable <= context_.options.scheme.width()) return true;
   const uint64_t limit = context_.tier.limit_bytes(Budget::kPush);
   return of.attempts < std::max(1u, context_.options.pushes_max / 2) &&
          bytes_of(of.dram_pages + dram_pages) <= limit / 2;
@@ -148,27 +152,26 @@ bool PushTable::may_append(uint32_t target) const {
   return targets_[target].appends < half || !has_peer(context_, target);
 }
 
-AppendSlot* PushTable::occupy(PushOp& op) {
+void PushTable::occupy(FragmentWrite& write) {
   AppendSlot* slot = slots_.take();
   VARVE_ASSERT(slot != nullptr);
-  VARVE_ASSERT(slot->op == nullptr && slot->block == nullptr);
-  slot->append.target = op.grant().target;
-  ++targets_[op.grant().target].appends;
-  return slot;
+  VARVE_ASSERT(slot->write == nullptr && slot->block == nullptr);
+  slot->append.target = write.target;
+  ++targets_[write.target].appends;
+  write.op->append(write, *slot);
 }
 
-AppendSlot* PushTable::take_slot(PushOp& op) {
-  Target& target = targets_[op.grant().target];
-  if (target.waiting.empty() && may_append(op.grant().target)) return occupy(op);
-  target.waiting.push(&op);
+void PushTable::append(FragmentWrite& write) {
+  Target& target = targets_[write.target];
+  if (target.waiting.empty() && may_append(write.target)) return occupy(write);
+  target.waiting.push(&write);
   waiting_changed(1);
-  return nullptr;
 }
 
 // Whoever waits gets the slot itself, so that nobody can come in between: first the target whose
 // turn it is, then the others.
 void PushTable::give_slot(AppendSlot& slot) {
-  VARVE_ASSERT(slot.op == nullptr);
+  VARVE_ASSERT(slot.write == nullptr);
   Target& of = targets_[slot.append.target];
   VARVE_ASSERT(of.appends > 0);
   --of.appends;
@@ -178,9 +181,9 @@ void PushTable::give_slot(AppendSlot& slot) {
     turn_ = (turn_ + 1) % static_cast<uint32_t>(targets_.size());
     Target& target = targets_[turn_];
     if (target.waiting.empty() || !may_append(turn_)) continue;
-    PushOp* op = target.waiting.pop();
+    FragmentWrite* write = target.waiting.pop();
     waiting_changed(-1);
-    op->slot_given(*occupy(*op));
+    occupy(*write);
   }
 }
 
@@ -191,22 +194,24 @@ void PushTable::waiting_changed(int64_t by) {
 }
 
 void PushTable::append_done(AppendSlot& slot) {
-  VARVE_ASSERT(slot.op != nullptr);
+  VARVE_ASSERT(slot.write != nullptr);
+  FragmentWrite& write = *slot.write;
   flash::Append& append = slot.append;
   if (append.status.ok() && context_.catalog->is_failed(append.place.target)) {
     context_.flash.release(append.place);
     append.status = Status::unavailable("its target has failed");
   }
   // The place is good in this turn only: published here, the rest follows when the op runs.
-  if (append.status.ok()) context_.catalog->placed(*slot.block, append.place);
-  slot.op->completed(slot.append.status);
+  if (append.status.ok()) context_.catalog->placed(*slot.block, write.position, append.place);
+  slot.write = nullptr;
+  const bool held = append.held;
+  write.op->appended(write, held, append.status);
+  if (!held) append_returned(slot);
 }
 
-// The device gave a failed append back after all: its pages may be used again.
+// The device is done with the pages, for a held append maybe much later: they may be used again.
 void PushTable::append_returned(AppendSlot& slot) {
-  VARVE_ASSERT(slot.append.held);
   TierBlock& block = *slot.block;
-  VARVE_ASSERT(block.doomed);
   share_drop(slot.append.target, slot.dram_pages);
   give_slot(slot);
   context_.tier.unpin(block);

@@ -12,6 +12,7 @@ struct OpContext;
 void match_prefix(OpContext& context, MatchPart& part);
 void reserve_blocks(OpContext& context, ReservePart& part);
 void release_lease(OpContext& context, ReleasePart& part);
+void renew_lease(OpContext& context, RenewPart& part);
 void session_gone(OpContext& context, GonePart& part);
 
 }  // namespace varve

@@ -2,13 +2,15 @@
 // refused, each by itself.
 //
 // A grant holds everything the block will need until it is on flash (O2, I7): space in one slice of
-// one target, DRAM pages, a place in the index, an op. What cannot be had is refused with its
-// reason and counted: this is where an overload is shed (I11).
+// the target of each fragment, DRAM pages, a place in the index, an op. What cannot be had is
+// refused with its reason and counted: this is where an overload is shed (I11).
 #include <algorithm>
+#include <bit>
 
 #include "common/placement/placement.h"
 #include "server/op/evict.h"
 #include "server/op/op.h"
+#include "server/op/placer.h"
 #include "server/op/push.h"
 #include "server/op/request.h"
 
@@ -20,56 +22,66 @@ struct Reserve {
   OpContext& context;
   const ReservePart& part;
   const ExtentTable& table;
-  uint32_t pages = 0;       // on flash
   uint32_t dram_pages = 0;  // of kPush
   uint32_t granted = 0;
   PushGroup* group = nullptr;
 };
 
-// Targets that work, in the order in which this id prefers them.
-uint32_t targets_of(const OpContext& context, const BaseId& id, std::span<uint8_t> order) {
-  const uint32_t count = context.flash.target_count();
-  VARVE_ASSERT(count <= kTargetsMax, count);
-  uint64_t keys[kTargetsMax];
-  for (uint32_t t = 0; t < count; ++t)
-    keys[t] = context.flash.target_key(t);
-  target_order(id, std::span<const uint64_t>(keys, count), order.first(count));
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (context.flash.target_ok(order[i])) order[kept++] = order[i];
+void give_space(OpContext& context, const PushOp::Grant& grant) {
+  for (uint32_t p = 0; p < kWidthMax; ++p) {
+    if (grant.pages[p] == 0) continue;
+    context.flash.unreserve(grant.spots.target[p], grant.slice, grant.pages[p]);
   }
-  return kept;
 }
 
-// Space on the best target that has some. kNoSpace: none has; flash is making room already.
-Code reserve_space(const Reserve& reserve, const BaseId& id, uint32_t slice, uint32_t* target) {
+// Asks one target for the fragment of one position.
+struct Taking {
+  const Reserve& reserve;
+  const PushOp::Grant& grant;
+  Code code = Code::kNoSpace;  // why not
+
+  static bool take(void* context, uint32_t position, uint32_t target) {
+    auto& self = *static_cast<Taking*>(context);
+    OpContext& shard = self.reserve.context;
+    if (!shard.pushes->has_share(target, self.reserve.dram_pages)) {
+      shard.metrics.push_share_full.add();
+      self.code = Code::kOverloaded;
+      return false;
+    }
+    return shard.flash.reserve(target, self.grant.slice, self.grant.pages[position]);
+  }
+};
+
+// Space for each fragment. kNoSpace: too few targets have some; flash is making room already.
+Code reserve_space(const Reserve& reserve, const BlockId& block, PushOp::Grant* grant) {
   OpContext& context = reserve.context;
-  if (reserve.pages > context.flash.fragment_pages_max()) return Code::kUnsupported;
+  const Scheme scheme = context.options.scheme;
+  const uint32_t slice = grant->slice;
+  for (uint32_t p = 0; p < scheme.width(); ++p) {
+    grant->pages[p] = flash::fragment_pages_of(reserve.table, block, p);
+    if (grant->pages[p] > context.flash.fragment_pages_max()) return Code::kUnsupported;
+  }
   if (bytes_of(reserve.dram_pages) > context.tier.limit_bytes(Budget::kPush)) {
     return Code::kUnsupported;  // no waiting would ever help
   }
   if (!context.flash.slice_ready(slice)) return Code::kOverloaded;  // being recovered
-  uint8_t order[kTargetsMax];
-  const uint32_t count = targets_of(context, id, order);
-  if (count == 0) return Code::kUnavailable;
-  Code code = Code::kNoSpace;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (!context.pushes->has_share(order[i], reserve.dram_pages)) {
-      context.metrics.push_share_full.add();
-      code = Code::kOverloaded;
-      continue;
-    }
-    if (!context.flash.reserve(order[i], slice, reserve.pages)) continue;
-    *target = order[i];
-    return Code::kOk;
+  const auto usable = static_cast<uint32_t>(std::popcount(context.placer->usable()));
+  if (usable < scheme.k) return Code::kUnavailable;
+  Taking taking{reserve, *grant};
+  grant->spots = context.placer->place(block.base, ~0u, 0, Taking::take, &taking);
+  for (uint32_t p = 0; p < kWidthMax; ++p) {
+    if (p >= scheme.width() || grant->spots.target[p] == Placer::kNone) grant->pages[p] = 0;
   }
-  return code;
+  // Thin is for targets that are not there, not for those that are full or busy.
+  if (grant->spots.count >= std::min(usable, scheme.width())) return Code::kOk;
+  give_space(context, *grant);
+  return taking.code;
 }
 
 // A place in the index for this attempt besides all that were granted before it.
 bool index_has_room(const OpContext& context, uint32_t slice) {
-  const uint32_t used = context.index.fragment_count() + context.pushes->live();
-  if (used < context.index.fragments_max()) return true;
+  const uint32_t used = context.index.block_count() + context.pushes->live();
+  if (used < context.index.blocks_max()) return true;
   context.evict->index_wanted(slice);
   return false;
 }
@@ -85,16 +97,19 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
   }
   const uint32_t slice = slice_of(block.base, context.options.slices);
   if (!index_has_room(context, slice)) return Code::kNoSpace;
-  uint32_t target = 0;
-  if (Code code = reserve_space(reserve, block.base, slice, &target); code != Code::kOk) {
-    return code;
-  }
+  PushOp::Grant order;
+  order.slice = slice;
+  if (Code code = reserve_space(reserve, block, &order); code != Code::kOk) return code;
+  uint32_t first = 0;  // who grants: the target of the lowest position
+  while (order.spots.target[first] == Placer::kNone)
+    ++first;
+  const uint32_t target = order.spots.target[first];
   const Attempt attempt{.boot_generation = context.flash.boot_generation(target),
                         .target = target,
                         .counter = context.attempts + 1};
   TierBlock* tier_block = context.tier.grant(block, attempt, reserve.table, Budget::kPush);
   if (tier_block == nullptr) {
-    context.flash.unreserve(target, slice, reserve.pages);
+    give_space(context, order);
     return Code::kOverloaded;
   }
   ++context.attempts;
@@ -107,19 +122,17 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
   }
   PushGroup& group = *reserve.group;
   group.base_slots[group.count] = ~0u;
-  PushOp* push = context.pushes->begin(PushOp::Grant{.block = block,
-                                                     .parent = parent,
-                                                     .attempt = attempt,
-                                                     .format = reserve.part.format,
-                                                     .epoch = reserve.part.epoch,
-                                                     .target = target,
-                                                     .slice = slice,
-                                                     .pages = reserve.pages,
-                                                     .dram_pages = reserve.dram_pages,
-                                                     .tier_block = tier_block,
-                                                     .group = &group,
-                                                     .group_index = group.count,
-                                                     .session = reserve.part.session});
+  order.block = block;
+  order.parent = parent;
+  order.attempt = attempt;
+  order.format = reserve.part.format;
+  order.epoch = reserve.part.epoch;
+  order.dram_pages = reserve.dram_pages;
+  order.tier_block = tier_block;
+  order.group = &group;
+  order.group_index = group.count;
+  order.session = reserve.part.session;
+  PushOp* push = context.pushes->begin(order);
   VARVE_ASSERT(push != nullptr);
   VARVE_ASSERT(tier_block->charged_pages == reserve.dram_pages, tier_block->charged_pages);
   ++group.count;
@@ -140,10 +153,10 @@ bool exists(OpContext& context, const BlockId& block) {
   const std::optional<Located> located = context.index.find(block);
   if (!located) return false;
   if (context.catalog->is_gone(*located)) {  // the walk has not come to it yet
-    context.catalog->lost(block, located->place, flash::DropReason::kTargetLost);
+    context.catalog->drop(block, *located);
     return false;
   }
-  if (located->state == FragmentState::kFlash) return true;
+  if (located->state == BlockState::kFlash) return true;
   VARVE_ASSERT(context.pushes->find(block) != nullptr);  // its write-behind
   return false;
 }
@@ -180,7 +193,6 @@ void reserve_blocks(OpContext& context, ReservePart& part) {
   VARVE_ASSERT(part.begin <= part.end && part.end <= request.count, part.begin, part.end);
   const ExtentTable& table = part.format->tables[part.rank];
   Reserve reserve{.context = context, .part = part, .table = table};
-  reserve.pages = flash::fragment_pages_max_of(table);
   reserve.dram_pages = DramTier::pages_of_block(table);
   for (uint32_t i = part.begin; i < part.end; ++i) {
     const uint16_t position = request.positions[i];

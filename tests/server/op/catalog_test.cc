@@ -30,23 +30,23 @@ TEST(Catalog, KeepsTheLargerAttemptOfTwoThatRecoveryFound) {
   Rig rig;
   Catalog& catalog = rig.operations->catalog();
   rig.push({9});  // a real fragment whose place can be released
-  const flash::Place real = rig.index.find(rig.block(9))->place;
+  const flash::Place real = rig.place_of(rig.block(9));
   EXPECT_TRUE(catalog.recovered(fragment(rig, 1, 2, 7, place_at(0))));
   EXPECT_FALSE(catalog.recovered(fragment(rig, 1, 2, 6, place_at(10)))) << "smaller counter";
   EXPECT_FALSE(catalog.recovered(fragment(rig, 1, 1, 9, place_at(20)))) << "earlier boot";
   EXPECT_FALSE(catalog.recovered(fragment(rig, 1, 2, 7, place_at(30)))) << "the same again";
-  EXPECT_EQ(rig.index.find(rig.block(1))->place, place_at(0));
+  EXPECT_EQ(rig.place_of(rig.block(1)), place_at(0));
   EXPECT_FALSE(catalog.recovered(fragment(rig, 9, 1, 1, place_at(40)))) << "written at this boot";
   EXPECT_TRUE(catalog.recovered(fragment(rig, 9, 99, 1, place_at(50))));
-  EXPECT_EQ(rig.index.find(rig.block(9))->place, place_at(50));
+  EXPECT_EQ(rig.place_of(rig.block(9)), place_at(50));
   EXPECT_FALSE(rig.flash.holds(real)) << "the replaced one was given back";
-  const TierBlock* block = rig.tier.find(rig.index.find(rig.block(9))->fragment_slot);
+  const TierBlock* block = rig.tier.find(rig.index.find(rig.block(9))->block_slot);
   EXPECT_EQ(block, nullptr) << "nor is its old attempt served from DRAM";
 }
 
 TEST(Catalog, RefusesToRecoverIntoAFullIndex) {
   RigOptions options;
-  options.fragments_max = 1;
+  options.index_blocks_max = 1;
   Rig rig(options);
   EXPECT_TRUE(rig.operations->catalog().recovered(fragment(rig, 1, 1, 1, place_at(0))));
   EXPECT_FALSE(rig.operations->catalog().recovered(fragment(rig, 2, 1, 2, place_at(10))));
@@ -78,9 +78,9 @@ TEST(Catalog, EvictsAllRanksOfABaseTogether) {
   EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(rig.id(1))), 0u);
   EXPECT_EQ(rig.flash.fragments(), 0u);
   EXPECT_EQ(rig.index.ranks_of(rig.id(1)), 0u);
-  EXPECT_EQ(rig.index.fragment_count(), 0u);
+  EXPECT_EQ(rig.index.block_count(), 0u);
   rig.expect_at_rest();
-  EXPECT_EQ(rig.arena.free_pages(), rig.options.arena_pages) << "DRAM copies are gone too";
+  EXPECT_EQ(rig.arena.free_pages(), rig.arena.page_count()) << "DRAM copies are gone too";
 }
 
 TEST(Catalog, LeavesAloneWhatIsLeasedOrBeingWritten) {
@@ -104,7 +104,7 @@ TEST(Catalog, ForgetsALostBlockEvenWhenItIsLeasedAndTakesItAgain) {
   Rig rig;
   rig.push({1});
   const Rig::Matched matched = rig.match({1}, 1000);
-  const flash::Place place = rig.index.find(rig.block(1))->place;
+  const flash::Place place = rig.place_of(rig.block(1));
   Catalog& catalog = rig.operations->catalog();
   catalog.lost(rig.block(1), place, flash::DropReason::kRot);
   catalog.lost(rig.block(1), place, flash::DropReason::kRot);  // told twice
@@ -121,14 +121,14 @@ TEST(Catalog, ForgetsALostBlockEvenWhenItIsLeasedAndTakesItAgain) {
 // From the failure on, what lies there is a miss, before and after the walk that loses it.
 TEST(Catalog, LosesWhatLiesOnAFailedTargetAStepATurn) {
   RigOptions options;
-  options.fragments_max = 4096;
+  options.index_blocks_max = 4096;
   options.layer_bytes = {100};
   Rig rig(options);
   Catalog& catalog = rig.operations->catalog();
   std::vector<uint32_t> gone, stays;
   for (uint32_t n = 0; n < 40; ++n) {
     rig.push({n});
-    (rig.index.find(rig.block(n))->place.target == 0 ? gone : stays).push_back(n);
+    (rig.place_of(rig.block(n)).target == 0 ? gone : stays).push_back(n);
   }
   for (uint32_t n = 1000; n < 3000; ++n)  // so that the walk takes many turns
     ASSERT_TRUE(catalog.recovered(fragment(rig, n, 1, n, place_at(10 * n, 1))));
@@ -164,7 +164,7 @@ TEST(Catalog, LosesWhatLiesOnAFailedTargetAStepATurn) {
   rig.push(gone);
   EXPECT_EQ(rig.match(gone).found(), gone.size());
   for (const uint32_t n : gone)
-    EXPECT_EQ(rig.index.find(rig.block(n))->place.target, 1u);
+    EXPECT_EQ(rig.place_of(rig.block(n)).target, 1u);
   rig.release(leased.lease);
   rig.expect_at_rest();
 }
@@ -175,7 +175,7 @@ TEST(Catalog, TreatsWhatIsOnAFailedTargetAsAbsentBeforeTheWalk) {
   uint32_t n = 0;
   do {
     rig.push({++n});
-  } while (rig.index.find(rig.block(n))->place.target != 0);
+  } while (rig.place_of(rig.block(n)).target != 0);
   rig.flash.ok[0] = false;
   auto pull = rig.make_pull({n});
   rig.operations->catalog().target_failed(0);
@@ -192,7 +192,7 @@ TEST(Catalog, TreatsWhatIsOnAFailedTargetAsAbsentBeforeTheWalk) {
 TEST(Catalog, IgnoresNewsOfAPlaceThatIsNoLongerTheBlocks) {
   Rig rig;
   rig.push({1});
-  const flash::Place place = rig.index.find(rig.block(1))->place;
+  const flash::Place place = rig.place_of(rig.block(1));
   flash::Place other = place;
   other.page += 1;
   Catalog& catalog = rig.operations->catalog();
@@ -207,12 +207,12 @@ TEST(Catalog, IgnoresNewsOfAPlaceThatIsNoLongerTheBlocks) {
 TEST(Catalog, FollowsAFragmentThatReclaimMoved) {
   Rig rig;
   rig.push({1});
-  const flash::Place place = rig.index.find(rig.block(1))->place;
+  const flash::Place place = rig.place_of(rig.block(1));
   flash::Place to = place;
   to.segment = 9;
   Catalog& catalog = rig.operations->catalog();
   EXPECT_TRUE(catalog.moved(rig.block(1), place, to));
-  EXPECT_EQ(rig.index.find(rig.block(1))->place, to);
+  EXPECT_EQ(rig.place_of(rig.block(1)), to);
   EXPECT_EQ(catalog.reclaim(rig.block(1), place), Verdict::kDead);
 }
 
@@ -232,15 +232,15 @@ TEST(Catalog, LetsReclaimDropAnOldBlockWithItsSiblings) {
       rig.match({n});  // block 0 grows old
   }
   Catalog& catalog = rig.operations->catalog();
-  const flash::Place place = rig.index.find(rig.block(0, 0))->place;
-  const flash::Place sibling = rig.index.find(rig.block(0, 1))->place;
+  const flash::Place place = rig.place_of(rig.block(0, 0));
+  const flash::Place sibling = rig.place_of(rig.block(0, 1));
   EXPECT_EQ(catalog.reclaim(rig.block(0, 0), place), Verdict::kReinsert);
   EXPECT_TRUE(rig.flash.holds(sibling)) << "not inside the upcall";
   rig.settle();
   EXPECT_EQ(rig.index.ranks_of(rig.id(0)), 0u);
   EXPECT_FALSE(rig.flash.holds(sibling));
   EXPECT_FALSE(rig.flash.holds(place));
-  const flash::Place young = rig.index.find(rig.block(39, 0))->place;
+  const flash::Place young = rig.place_of(rig.block(39, 0));
   EXPECT_EQ(catalog.reclaim(rig.block(39, 0), young), Verdict::kReinsert);
 }
 
@@ -256,7 +256,7 @@ TEST(Catalog, LetsReclaimDropAnOldBlockAtOnce) {
     for (uint32_t n = 1; n < 40; ++n)
       rig.match({n});
   }
-  const flash::Place place = rig.index.find(rig.block(0))->place;
+  const flash::Place place = rig.place_of(rig.block(0));
   EXPECT_EQ(rig.operations->catalog().reclaim(rig.block(0), place), Verdict::kDropped);
   EXPECT_EQ(rig.index.ranks_of(rig.id(0)), 0u);
   EXPECT_TRUE(rig.flash.holds(place)) << "flash counts its pages itself";
@@ -265,10 +265,10 @@ TEST(Catalog, LetsReclaimDropAnOldBlockAtOnce) {
 TEST(Catalog, GivesThePlaceBackWhenABlockVanishedWhileItWasWritten) {
   Rig rig;
   rig.push({1});
-  const TierBlock* block = rig.tier.find(rig.index.find(rig.block(1))->fragment_slot);
+  const TierBlock* block = rig.tier.find(rig.index.find(rig.block(1))->block_slot);
   ASSERT_NE(block, nullptr);
-  const flash::Place place = rig.index.find(rig.block(1))->place;
-  EXPECT_FALSE(rig.operations->catalog().placed(*block, place)) << "it is not in memory only";
+  const flash::Place place = rig.place_of(rig.block(1));
+  rig.operations->catalog().placed(*block, 0, place);  // it is not in memory only
   EXPECT_FALSE(rig.flash.holds(place));
 }
 

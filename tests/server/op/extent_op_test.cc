@@ -149,7 +149,7 @@ TEST(ExtentOp, GivesItsPagesBackWhenTheHeaderItWaitsForFails) {
 TEST(ExtentOp, RefusesAHeaderWhoseTableDoesNotFitTheFormat) {
   Rig rig;
   rig.push({1});
-  TierBlock* block = rig.tier.find(rig.index.find(rig.block(1))->fragment_slot);
+  TierBlock* block = rig.tier.find(rig.index.find(rig.block(1))->block_slot);
   *rig.arena.byte_at(block->header, 256 + 4) ^= std::byte{1};  // stored bytes of extent 0
   auto pull = rig.make_pull({1});
   rig.start(*pull);

@@ -8,6 +8,29 @@
 
 namespace varve {
 
+namespace {
+
+uint32_t position_of_extent(const flash::FragmentHeader& header, uint32_t extent) {
+  if (extent < header.data_extent_count) {
+    return position_of(extent, header.rank, header.base, header.k);
+  }
+  return header.k + (extent - header.data_extent_count) % header.m;
+}
+
+// Header and table lie in whole pages.
+void store_piece(std::span<const iovec> pages, uint64_t at, const ExtentEntry& entry) {
+  for (const iovec& piece : pages) {
+    if (at < piece.iov_len) {
+      std::memcpy(static_cast<std::byte*>(piece.iov_base) + at, &entry, sizeof(entry));
+      return;
+    }
+    at -= piece.iov_len;
+  }
+  VARVE_ASSERT(false, at);
+}
+
+}  // namespace
+
 FakeFlash::FakeFlash(Reactor& reactor, uint32_t targets, uint32_t slices)
     : ok(targets, true),
       reactor_(reactor),
@@ -70,6 +93,14 @@ void FakeFlash::let_go() {
   arm();
 }
 
+bool FakeFlash::is_whole(const BlockId& block, uint32_t position) const {
+  for (const auto& [key, fragment] : fragments_) {
+    const auto header = load<flash::FragmentHeader>(fragment.bytes);
+    if (fragment.block == block && header.position == position) return true;
+  }
+  return false;
+}
+
 void FakeFlash::return_limbo() {
   std::vector<flash::Limbo> all;
   all.swap(limbo_);
@@ -77,8 +108,10 @@ void FakeFlash::return_limbo() {
     limbo.on_returned(limbo.owner);
 }
 
-void FakeFlash::rot(const BlockId& block) {
+void FakeFlash::rot(const BlockId& block, int position) {
   for (auto& [key, fragment] : fragments_) {
+    const auto header = load<flash::FragmentHeader>(fragment.bytes);
+    if (position >= 0 && header.position != position) continue;
     if (fragment.block == block) fragment.bytes.back() ^= std::byte{1};
     if (fragment.block == block) fragment.bytes[fragment.bytes.size() / 2] ^= std::byte{1};
   }
@@ -143,21 +176,28 @@ void FakeFlash::finish_append(flash::Append& append) {
   }
   Fragment fragment;
   fragment.block = BlockId{.base = append.header->base, .rank = append.header->rank};
-  uint32_t page = append.header->header_pages = flash::header_pages_of(append.header->extent_count);
+  const uint32_t header_pages = flash::header_pages_of(append.header->extent_count);
+  append.header->header_pages = header_pages;
   append.header->pages = append.pages;
   for (const iovec& run : append.runs) {
     const auto* data = static_cast<const std::byte*>(run.iov_base);
     fragment.bytes.insert(fragment.bytes.end(), data, data + run.iov_len);
   }
-  uint32_t lead_pages = 0;
+  uint32_t lead_pages = header_pages;
+  uint32_t pages[kWidthMax];  // of each position's fragment so far
+  std::fill(std::begin(pages), std::end(pages), header_pages);
+  const uint32_t own = append.header->position;
   for (uint32_t e = 0; e < append.header->extent_count; ++e) {
+    const uint32_t position = position_of_extent(*append.header, e);
     auto entry = load<ExtentEntry>(fragment.bytes, 256 + 32 * e);
-    entry.page_offset = page;
-    page += pages_of(entry.stored_bytes);
-    if (e == 0) lead_pages = page;
+    entry.page_offset = pages[position];
+    pages[position] += pages_of(entry.stored_bytes);
+    if (position == own && entry.page_offset == header_pages) lead_pages = pages[position];
     store(ByteSpan(fragment.bytes), 256 + 32 * e, entry);
+    // What the real one lays out in place.
+    store_piece(append.header_pages, 256 + 32 * e, entry);
   }
-  VARVE_ASSERT(page == append.pages, page, append.pages);
+  VARVE_ASSERT(pages[own] == append.pages, pages[own], append.pages);
   append.place = flash::Place{.target = static_cast<uint8_t>(append.target),
                               .slice = static_cast<uint8_t>(append.slice),
                               .segment = 0,
@@ -178,7 +218,10 @@ Status FakeFlash::read_now(flash::Read& read) {
   const auto header = load<flash::FragmentHeader>(bytes);
   const bool lead = read.kind == flash::Read::Kind::kLead;
   if (lead && header.fingerprint != read.fingerprint) return Status::invalid("fingerprint");
-  const uint32_t extent = lead ? 0 : read.extent;
+  uint32_t extent = read.extent;
+  while (lead && extent < header.extent_count &&
+         position_of_extent(header, extent) != header.position)
+    ++extent;  // (from what the caller believes, which is the first it holds)
   const auto entry = load<ExtentEntry>(bytes, 256 + 32 * extent);
   const uint64_t begin = lead ? 0 : bytes_of(entry.page_offset);
   const uint64_t end = bytes_of(entry.page_offset + pages_of(entry.stored_bytes));

@@ -29,12 +29,15 @@ class FakeFlash final : public flash::Flash {
   bool hold_reads = false;  // reads stay in flight until let_go()
   bool hold_appends = false;
   int hold_target = -1;  // only this target's, else all
+  int suspect_target = -1;
   uint32_t pages_max = 32768;
   Nanos latency_ns = 100 * kMicrosecond;
   flash::FlashUser* user = nullptr;  // told of room wanted, when set
   void let_go();                     // finishes what is held
   void return_limbo();               // the device gives held pages back
-  void rot(const BlockId& block);    // flips one bit of the stored bytes
+  // Flips bits of the stored bytes, of one position's fragment or (-1) of all.
+  void rot(const BlockId& block, int position = -1);
+  bool is_whole(const BlockId& block, uint32_t position) const;  // some fragment of it is there
 
   // --- what a test looks at
   uint64_t lead_reads = 0, extent_reads = 0, appends_done = 0, appends_now = 0, appends_soon = 0;
@@ -49,6 +52,9 @@ class FakeFlash final : public flash::Flash {
   bool recovering() const override { return is_recovering; }
   bool slice_ready(uint32_t) const override { return ready; }
   bool target_ok(uint32_t target) const override { return ok[target]; }
+  bool target_suspect(uint32_t target) const override {
+    return static_cast<int>(target) == suspect_target;
+  }
   uint32_t target_count() const override { return static_cast<uint32_t>(ok.size()); }
   uint64_t target_key(uint32_t target) const override { return target * 77 + 5; }
   uint32_t boot_generation(uint32_t target) const override { return 10 + target; }

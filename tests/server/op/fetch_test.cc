@@ -117,7 +117,7 @@ TEST(FetchTable, LeavesOtherTargetsTheirReads) {
   std::vector<uint32_t> stuck, others;
   for (uint32_t n = 0; n < 12; ++n) {
     rig.push({n});
-    (rig.index.find(rig.block(n))->place.target == 0 ? stuck : others).push_back(n);
+    (rig.place_of(rig.block(n)).target == 0 ? stuck : others).push_back(n);
     rig.drop_from_dram(n);
   }
   ASSERT_GT(stuck.size(), 2u);

@@ -86,7 +86,7 @@ class OpWalk : public testing::TestWithParam<uint64_t> {
     o.pull_pages = static_cast<uint32_t>(random.between(60, 300));
     o.resident_pages = static_cast<uint32_t>(random.between(0, 300));
     o.blocks_max = static_cast<uint32_t>(random.between(12, 60));
-    o.fragments_max = 40;
+    o.index_blocks_max = 40;
     o.layer_bytes.assign(random.between(1, 5), static_cast<uint32_t>(random.between(1, 300000)));
     o.op.slices = 2;
     o.op.pulls_max = 6;
@@ -186,7 +186,7 @@ TEST_P(OpWalk, BringsEveryPartBackWithRightBytesAndLeavesNothing) {
   }
   rig.gone();
   rig.expect_at_rest();
-  EXPECT_EQ(rig.flash.fragments(), rig.index.fragment_count());
+  EXPECT_EQ(rig.flash.fragments(), rig.index.block_count());
   RecordProperty("ok_blocks", static_cast<int>(ok_blocks));
 }
 

@@ -267,7 +267,7 @@ TEST(Pull, FailsBlocksOfATargetThatIsGone) {
   rig.start(*pull);
   rig.finish(*pull);
   for (uint32_t n = 0; n < 8; ++n) {
-    const bool there = rig.index.find(rig.block(n))->place.target == 0;
+    const bool there = rig.place_of(rig.block(n)).target == 0;
     EXPECT_EQ(pull->code(n), there ? Code::kOk : Code::kUnavailable) << n;
   }
   rig.expect_bytes(*pull, ids);
@@ -298,7 +298,7 @@ SessionFormat foreign_format(std::vector<uint32_t> layer_bytes, uint32_t ranks =
     layers.push_back({LayerKind::kFull, bytes});
   for (uint32_t r = 0; r < ranks; ++r) {
     f.format.ranks.push_back(layers);
-    f.tables.push_back(*ExtentTable::of(layers, 1));
+    f.tables.push_back(*ExtentTable::of(layers, Scheme{}));
   }
   f.fingerprint = f.format.fingerprint();
   return f;
@@ -692,7 +692,7 @@ TEST(Pull, NeverReadsAnotherAttemptIntoABlockThatWasReplaced) {
   rig.start(*whole);
   rig.settle();
   Catalog& catalog = rig.operations->catalog();
-  catalog.lost(rig.block(1), rig.index.find(rig.block(1))->place, flash::DropReason::kRot);
+  catalog.lost(rig.block(1), rig.place_of(rig.block(1)), flash::DropReason::kRot);
   rig.push({1});  // a new attempt of the same block
   evict_from_dram(rig, {1});
   rig.hold_credit = rig.hold_data = false;
@@ -714,8 +714,7 @@ TEST(Pull, LosesABlockThatVanishesUnderItAndDeliversTheRest) {
   auto pull = rig.make_pull({1, 2});
   rig.start(*pull);
   rig.settle();
-  rig.operations->catalog().lost(rig.block(1), rig.index.find(rig.block(1))->place,
-                                 flash::DropReason::kRot);
+  rig.operations->catalog().lost(rig.block(1), rig.place_of(rig.block(1)), flash::DropReason::kRot);
   rig.hold_credit = false;
   rig.answer_credit();
   rig.finish(*pull);

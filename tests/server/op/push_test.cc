@@ -89,7 +89,7 @@ TEST(Push, LeavesNothingWhenAborted) {
   EXPECT_TRUE(rig.abort(loan).ok());
   EXPECT_EQ(rig.match({1}).found(), 0u);
   rig.expect_at_rest();
-  EXPECT_EQ(rig.arena.free_pages(), rig.options.arena_pages);
+  EXPECT_EQ(rig.arena.free_pages(), rig.arena.page_count());
   EXPECT_EQ(rig.flash.appends_done, 0u);
 }
 
@@ -122,7 +122,7 @@ TEST(Push, DropsACachedBlockThatFlashRefuses) {
   EXPECT_EQ(rig.match({1}).found(), 0u) << "no drive holds it";
   EXPECT_EQ(rig.context->metrics.push_lost_writes.value(), 1u);
   rig.expect_at_rest();
-  EXPECT_EQ(rig.arena.free_pages(), rig.options.arena_pages);
+  EXPECT_EQ(rig.arena.free_pages(), rig.arena.page_count());
 }
 
 TEST(Push, AnswersTheFailureOfADurableAppend) {
@@ -154,10 +154,10 @@ TEST(Push, KeepsPagesFromUseThatTheDeviceHasNotGivenBack) {
   EXPECT_EQ(rig.commit(granted(rig, 1), AckKind::kDurable).code(), Code::kUnavailable);
   rig.settle();
   EXPECT_TRUE(rig.operations->pushes_done()) << "the op ended";
-  EXPECT_LT(rig.arena.free_pages(), rig.options.arena_pages) << "its pages did not";
+  EXPECT_LT(rig.arena.free_pages(), rig.arena.page_count()) << "its pages did not";
   rig.flash.return_limbo();
   rig.expect_at_rest();
-  EXPECT_EQ(rig.arena.free_pages(), rig.options.arena_pages);
+  EXPECT_EQ(rig.arena.free_pages(), rig.arena.page_count());
 }
 
 TEST(Push, AnswersOkWhenRecoveryFoundTheBlockMeanwhile) {

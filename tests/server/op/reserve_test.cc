@@ -229,7 +229,7 @@ TEST(Reserve, RefusesBeyondTheLiveAttempts) {
 
 TEST(Reserve, KeepsAPlaceInTheIndexForEveryGrant) {
   RigOptions options;
-  options.fragments_max = 2;
+  options.index_blocks_max = 2;
   Rig rig(options);
   rig.push({1});
   const Rig::Matched matched = rig.match({1}, 1000);  // leased: it cannot make room

@@ -4,7 +4,10 @@
 // offsets shows as wrong bytes.
 #include "tests/server/op/rig.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "common/erasure/erasure.h"
 
 namespace varve {
 
@@ -14,6 +17,7 @@ TierOptions tier_options(const RigOptions& o) {
   TierOptions t;
   t.limit_bytes[static_cast<uint32_t>(Budget::kPush)] = bytes_of(o.push_pages);
   t.limit_bytes[static_cast<uint32_t>(Budget::kPull)] = bytes_of(o.pull_pages);
+  t.limit_bytes[static_cast<uint32_t>(Budget::kRepair)] = bytes_of(o.repair_pages);
   t.limit_bytes[static_cast<uint32_t>(Budget::kResident)] = bytes_of(o.resident_pages);
   t.blocks_max = o.blocks_max;
   return t;
@@ -38,7 +42,7 @@ SessionFormat make_format(const RigOptions& o) {
   f.fingerprint = f.format.fingerprint();
   f.lineage = 42;
   for (uint32_t r = 0; r < o.ranks; ++r)
-    f.tables.push_back(*ExtentTable::of(layers, Scheme{}));
+    f.tables.push_back(*ExtentTable::of(layers, o.op.scheme));
   return f;
 }
 
@@ -47,9 +51,10 @@ SessionFormat make_format(const RigOptions& o) {
 Rig::Rig(RigOptions o)
     : options(o),
       reactor(clock, nullptr, ReactorOptions{}),
-      arena(aligned(memory, o.arena_pages)),
+      arena(aligned(memory, o.arena_pages + o.repair_pages)),
       tier(arena, tier_options(o)),
-      index(IndexOptions{.fragments_max = o.fragments_max, .slice_count = o.op.slices}),
+      index(IndexOptions{
+          .blocks_max = o.index_blocks_max, .scheme = o.op.scheme, .slice_count = o.op.slices}),
       eviction(make_leaf_first_lru(index.base_slots_max(), o.targets * o.op.slices)),
       admission(make_admit_all()),
       flash(reactor, o.targets, o.op.slices),
@@ -78,13 +83,39 @@ BaseId Rig::id(uint32_t n) const {
 }
 
 std::vector<std::byte> Rig::bytes_of_extent(uint32_t n, uint32_t e) const {
-  std::vector<std::byte> bytes(table().extents[e].bytes);
+  std::vector<std::byte> bytes(table().bytes_at(e));
+  if (e >= table().data_count()) {
+    const Stripe stripe = table().stripes[table().stripe_at(e)];
+    std::vector<std::vector<std::byte>> data, parity(options.op.scheme.m, bytes);
+    for (uint32_t i = 0; i < stripe.count; ++i)
+      data.push_back(bytes_of_extent(n, stripe.first + i));
+    const Coder coder(options.op.scheme);
+    for (uint64_t at = 0; at < bytes.size(); at += kColumnBytes) {
+      std::vector<ConstByteSpan> sources(options.op.scheme.k);
+      std::vector<ByteSpan> outputs;
+      for (uint32_t i = 0; i < stripe.count; ++i) {
+        const ConstByteSpan all(data[i]);
+        if (at < all.size())
+          sources[i] = all.subspan(at, std::min<uint64_t>(kColumnBytes, all.size() - at));
+      }
+      for (std::vector<std::byte>& p : parity)
+        outputs.push_back(ByteSpan(p).subspan(at, std::min<uint64_t>(kColumnBytes, p.size() - at)));
+      coder.run(sources, outputs);
+    }
+    return parity[(e - table().data_count()) % options.op.scheme.m];
+  }
   Random random(uint64_t{n} << 32 | e);
   for (size_t i = 0; i + 8 <= bytes.size(); i += 8) {
     const uint64_t word = random.next();
     std::memcpy(bytes.data() + i, &word, 8);
   }
   return bytes;
+}
+
+flash::Place Rig::place_of(const BlockId& id, uint32_t position) const {
+  const std::optional<Located> located = index.find(id);
+  VARVE_ASSERT(located.has_value(), position);
+  return index.place_of(*located, position);
 }
 
 template <class SomePart>
@@ -139,7 +170,7 @@ void Rig::fill(const GrantLoan& loan, uint32_t n) {
     }
     const ExtentEntry entry{.stored_bytes = static_cast<uint32_t>(bytes.size()),
                             .decoded_bytes = static_cast<uint32_t>(bytes.size()),
-                            .stripe = static_cast<uint16_t>(e),
+                            .stripe = static_cast<uint16_t>(table().stripe_at(e)),
                             .stored_crc = digest.stored_crc(),
                             .decoded_xxh3 = digest.decoded_xxh3()};
     std::memcpy(arena.byte_at(block.header, 256 + 32 * e), &entry, sizeof(entry));
@@ -187,7 +218,13 @@ void Rig::push(const std::vector<uint32_t>& blocks, uint32_t rank) {
 void Rig::drop_from_dram(uint32_t n, uint32_t rank) {
   const std::optional<Located> located = index.find(block(n, rank));
   ASSERT_TRUE(located.has_value());
-  if (TierBlock* found = tier.find(located->fragment_slot)) tier.forget(*found);
+  if (TierBlock* found = tier.find(located->block_slot)) tier.forget(*found);
+}
+
+void Rig::lose(uint32_t n, uint32_t position) {
+  const std::optional<Located> located = index.find(block(n));
+  ASSERT_TRUE(located.has_value() && located->has(position));
+  operations->catalog().lost(block(n), index.place_of(*located, position), flash::DropReason::kRot);
 }
 
 uint32_t Rig::Matched::found() const {
@@ -244,14 +281,38 @@ std::unique_ptr<Rig::Pull> Rig::make_pull(const std::vector<uint32_t>& blocks, u
   part.codes = pull->codes.data();
   part.deliver_data = &Rig::deliver_data;
   part.deliver_credit = &Rig::deliver_credit;
+  part.deliver_lost = &Rig::deliver_lost;
   return pull;
+}
+
+std::unique_ptr<Rig::Pull> Rig::make_wants(const std::vector<uint32_t>& blocks,
+                                           const std::vector<wire::Want>& wants) {
+  std::unique_ptr<Pull> pull = make_pull(blocks);
+  pull->wants = wants;
+  pull->part.wants = pull->wants.data();
+  pull->part.want_count = static_cast<uint32_t>(wants.size());
+  pull->part.extent_end = 0;
+  return pull;
+}
+
+void Rig::fence(Pull& pull, uint32_t block, uint32_t extent) {
+  FencePart part;
+  part.pull = &pull.part;
+  part.number = pull.part.number;
+  part.position = block;
+  part.extent = extent;
+  ask(part);
 }
 
 void Rig::expect_bytes(const Pull& pull, const std::vector<uint32_t>& blocks) const {
   for (uint32_t i = 0; i < blocks.size(); ++i) {
     if (pull.code(i) != Code::kOk) continue;
     for (uint32_t e = pull.part.extent_first; e < pull.part.extent_end; ++e) {
+      const bool told = std::any_of(pull.lost.begin(), pull.lost.end(), [&](const auto& lost) {
+        return lost.block == i && lost.extent == e && lost.state == wire::LostState::kLost;
+      });
       const auto it = pull.got.find({i, e});
+      if (told) continue;
       ASSERT_NE(it, pull.got.end()) << "block " << i << " extent " << e << " is missing";
       EXPECT_TRUE(it->second == bytes_of_extent(blocks[i], e)) << "block " << i << " extent " << e;
     }
@@ -293,6 +354,15 @@ void Rig::on_data(DataSend& send) {
     EXPECT_EQ(crc32c(seed.stored, got), send.data.entry.stored_crc);
   }
   if (!hold_data) answer_data();
+}
+
+void Rig::deliver_lost(Message& message) {
+  LostNote& note = *static_cast<LostNote*>(message.owner);
+  Pull& pull = *static_cast<Pull*>(note.part->owner);
+  pull.lost.push_back(note.lost);
+  note.message.deliver = note.back;
+  note.message.owner = &note;
+  pull.rig->reactor.post(note.message);
 }
 
 void Rig::deliver_credit(Message& message) {

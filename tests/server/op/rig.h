@@ -21,11 +21,12 @@ struct RigOptions {
   uint32_t arena_pages = 8192;
   uint32_t push_pages = 4096, pull_pages = 1024, resident_pages = 1024;
   uint32_t blocks_max = 256;
-  uint32_t fragments_max = 1024;
+  uint32_t index_blocks_max = 1024;
   uint32_t targets = 2;
   uint32_t ranks = 1;
   std::vector<uint32_t> layer_bytes = {70000, 70000, 200000, 70000};
-  OpOptions op;
+  uint32_t repair_pages = 512;  // besides
+  OpOptions op;  // with the scheme
 };
 
 class Rig {
@@ -56,7 +57,9 @@ class Rig {
 
   BaseId id(uint32_t n) const;
   BlockId block(uint32_t n, uint32_t rank = 0) const { return BlockId{id(n), rank}; }
-  // The bytes that push() writes for extent `e` of block `n`.
+  // Where the fragment of a position lies; of a block that is there.
+  flash::Place place_of(const BlockId& block, uint32_t position = 0) const;
+  // The bytes that push() writes for extent `e` of block `n`, parity included.
   std::vector<std::byte> bytes_of_extent(uint32_t n, uint32_t e) const;
   const ExtentTable& table(uint32_t rank = 0) const { return format.tables[rank]; }
 
@@ -70,6 +73,8 @@ class Rig {
   Status commit(const GrantLoan& loan, wire::AckKind ack = wire::AckKind::kCached);
   Status abort(const GrantLoan& loan);
   void push(const std::vector<uint32_t>& blocks, uint32_t rank = 0);  // cached, and on flash
+  // Takes the fragment of one position away, as a fault would.
+  void lose(uint32_t n, uint32_t position);
   void drop_from_dram(uint32_t n, uint32_t rank = 0);
 
   struct Matched {
@@ -90,10 +95,17 @@ class Rig {
     bool back = false;
     std::map<std::pair<uint32_t, uint32_t>, std::vector<std::byte>> got;
     std::vector<std::pair<uint32_t, uint32_t>> order;  // (extent, position) of first frames
+    std::vector<wire::LostExtent> lost;
+    std::vector<wire::Want> wants;
     uint64_t granted_bytes = 0, posted_bytes = 0;
     Code code(uint32_t i) const { return static_cast<Code>(codes[i]); }
   };
   std::unique_ptr<Pull> make_pull(const std::vector<uint32_t>& blocks, uint32_t rank = 0);
+  // Just these extents: (index in `blocks`, extent).
+  std::unique_ptr<Pull> make_wants(const std::vector<uint32_t>& blocks,
+                                   const std::vector<wire::Want>& wants);
+  // Sends nothing of this extent from the time it returns on.
+  void fence(Pull& pull, uint32_t block, uint32_t extent);
   void start(Pull& pull) { operations->begin(pull.part); }
   void finish(Pull& pull) {
     ASSERT_TRUE(run_until([&] { return pull.back; })) << "the pull did not come back";
@@ -133,6 +145,7 @@ class Rig {
   void on_data(DataSend& send);
   static void deliver_data(Message& message);
   static void deliver_credit(Message& message);
+  static void deliver_lost(Message& message);
   struct Loop : flash::FlashUser {
     Rig* rig = nullptr;
     bool on_recovered(const flash::FragmentInfo& f) override;

@@ -1,0 +1,92 @@
+// RepairTable: gives thin blocks back the fragments that they lack, in the background.
+//
+// What is missing is not remembered anywhere: the index knows how many blocks are thin, and a walk
+// over it finds them, at the start as after a fault, so that repair survives every restart. Whoever
+// makes a block thin wakes it. A pass over the index that could do nothing (no target, no space)
+// is followed by a pause, so that a target or room that comes back is found. A few blocks are
+// rebuilt at once, at a bounded rate of bytes written; reads of demand go first.
+// Invariants:
+//   R1 nothing is written that does not verify against its row of the table (I1).
+//   R2 a position gets a fragment only while it has none, of the attempt that the others are of.
+//   R3 memory is that of Budget::kRepair; who finds none gives back all it has and waits.
+#pragma once
+
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/reactor/reactor.h"
+#include "server/index/index.h"
+#include "server/op/metric.h"
+#include "server/op/repair_op.h"
+
+namespace varve {
+
+struct OpContext;
+
+class RepairTable final : public Task {
+ public:
+  explicit RepairTable(OpContext& context);
+  ~RepairTable();
+  RepairTable(const RepairTable&) = delete;
+  RepairTable& operator=(const RepairTable&) = delete;
+
+  // There may be thin blocks, or room for what they lack.
+  void wake();
+  // This block is gone, leased or not: whoever rebuilds it stops.
+  void forget(const BlockId& block);
+  void run() override;
+  const char* name() const override { return "repair"; }
+  uint32_t live() const { return ops_.used(); }
+  bool at_rest() const { return ops_.used() == 0 && pages_.used() == 0; }
+  // Gauges, also where nothing happens.
+  void watch();
+
+  // --- of its ops
+  RepairPages* take_pages(uint32_t count);  // null: no room
+  void give_pages(RepairPages& pages);
+  void pace(uint64_t bytes);  // about to be written
+  void no_space(uint32_t slice);
+  void ended(RepairOp& op, RepairOutcome outcome, uint64_t bytes);
+
+ private:
+  static constexpr uint32_t kSlotsPerTurn = 256;
+  static constexpr Nanos kPauseMin = 1 * kSecond, kPauseMax = 60 * kSecond;
+  static constexpr Nanos kWakeDelay = 100 * kMillisecond;
+  static constexpr Nanos kRateWindow = 10 * kSecond;
+  struct Pass {
+    bool begun = false;
+    bool scanned = false;  // to the end of the index
+    uint32_t cursor = 0;
+    uint64_t done = 0;         // blocks
+    uint64_t full_slices = 0;  // that had no space in this pass
+    uint64_t left[kRepairOutcomes] = {};
+  };
+  struct Window {
+    Nanos begun_ns = 0;
+    uint64_t blocks = 0;
+  };
+
+  bool find_more();
+  void launch(const BlockId& block);
+  void count(RepairOutcome outcome, uint64_t bytes);
+  void end_pass();
+  void say_begin();
+  void say_end();
+
+  OpContext& context_;
+  Pool<RepairOp> ops_;
+  Pool<RepairPages> pages_;
+  std::vector<BlockId> found_;  // of one step of the walk
+  Pass pass_;
+  bool crowded_ = false;  // an op had no room: no further one before another ends
+  Nanos paced_until_ns_ = 0, paused_until_ns_ = 0, pause_ns_ = 0;
+  Timer timer_;
+  Window windows_[2];  // the one before and this one
+  // What the log says of a run: from the first fragment written to the pass that finds nothing.
+  bool said_begin_ = false;
+  Nanos run_begun_ns_ = 0;
+  uint64_t run_blocks_ = 0, run_bytes_ = 0;
+  uint32_t said_left_ = 0;
+};
+
+}  // namespace varve

@@ -1,0 +1,116 @@
+// RepairOp: one thin block on its way back to k + m fragments.
+//
+//   kLead    the header of a fragment that can be read
+//   kPlan    what is missing, DRAM for it, a target and space for each
+//   kRead    stripe by stripe: the k extents that it takes
+//   kCode    the missing ones, column by column, checked against their rows
+//   kWrite   the fragments, whole
+//   kDone    published by the appends' completions
+//
+// It pins the base in the index, so that the block is not evicted meanwhile; it holds pages of
+// Budget::kRepair and space at the targets, never of anybody else.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "common/base/base.h"
+#include "common/erasure/erasure.h"
+#include "common/reactor/op.h"
+#include "server/flash/flash.h"
+#include "server/index/index.h"
+#include "server/op/metric.h"
+#include "server/op/repair_plan.h"
+#include "server/tier/tier.h"
+
+namespace varve {
+
+struct OpContext;
+class RepairTable;
+class RepairOp;
+
+// Pages of one read or append. They stay taken while a device has them, longer than their op.
+struct RepairPages {
+  Slab slab;
+  RepairTable* table = nullptr;
+};
+
+class RepairOp final : public Op {
+ public:
+  explicit RepairOp(OpContext& context);
+
+  // Pins the block's base; the op tells the table when it has ended.
+  void begin(const BlockId& block, uint32_t base_slot);
+  // The block went: what comes again under this id is another attempt.
+  void forget() { gone_ = true; }
+  const BlockId& block() const { return block_; }
+  void run() override;
+  const char* name() const override { return "repair"; }
+
+ private:
+  enum class Stage : uint8_t { kLead, kPlan, kRead, kCode, kWrite, kDone };
+  struct Source {  // an extent, or the lead, being read
+    flash::Read read;
+    std::vector<iovec> runs;  // capacity for header and extent in single pages
+    RepairPages* pages = nullptr;
+    RepairOp* op = nullptr;
+    uint64_t bytes_left = 0;  // to be coded
+    PieceCursor at;
+  };
+  struct Output {  // a fragment being rebuilt
+    flash::Append append;
+    std::vector<iovec> runs;  // capacity for the largest fragment in single pages
+    RepairPages* pages = nullptr;
+    RepairOp* op = nullptr;
+    uint32_t position = 0;
+    uint32_t reserved_pages = 0;  // until it is appended
+    uint32_t extent = 0;          // being coded
+    uint64_t bytes_left = 0;      // of it
+    PieceCursor at;
+  };
+
+  bool look();
+  uint32_t readable() const;
+  uint32_t output_positions() const;
+  std::optional<RepairOutcome> start_lead();
+  void start_read(Source& source, const flash::Place& place);
+  bool read_failed();
+  std::optional<RepairOutcome> plan();
+  bool take_output(uint32_t position, uint32_t target);
+  bool next_stripe();
+  std::optional<RepairOutcome> start_reads();
+  bool code_some();
+  size_t column_bytes() const;
+  void code_column(size_t bytes);
+  bool verify();
+  void start_appends();
+  void append_done(Output& output);
+  void give_sources();
+  void finish(RepairOutcome outcome);
+
+  OpContext& context_;
+  Stage stage_ = Stage::kLead;
+  BlockId block_;
+  uint32_t base_slot_ = ~0u;
+  bool gone_ = false;
+  Located located_;  // of this turn
+  uint32_t lead_position_ = 0;
+  RepairPlan plan_;
+  uint32_t slice_ = 0;
+  uint32_t stripe_ = 0;
+  uint32_t reads_ = 0;     // of this stripe
+  uint32_t failures_ = 0;  // of reads, so far
+  std::optional<Coder> coder_;
+  Source sources_[kDataMax];  // in the order of the coder's
+  Output outputs_[kParityMax];
+  uint32_t output_count_ = 0;
+  Output* coded_[kParityMax] = {};  // in the order of the coder's
+  std::vector<ExtentDigest> digests_;
+  uint32_t written_ = 0;  // fragments that are published
+  uint64_t written_bytes_ = 0, planned_bytes_ = 0;
+};
+
+// The targets that have a fragment of this block, as bits.
+uint32_t targets_used(const OpContext& context, const Located& located);
+
+}  // namespace varve
