@@ -112,6 +112,8 @@ Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
       session_(env, reactor, options_, *this),
       pieces_(kPieceSendsMax),
       parity_scratch_(options.parity_scratch_bytes),
+      rebuild_scratch_(options.rebuild_scratch_bytes),
+      hedge_budget_(options.hedge_percent),
       gather_(std::make_unique_for_overwrite<std::byte[]>(size_t{kDataMax} * kColumnBytes)),
       reaper_(*this) {
   for (const auto& piece : pieces_.all()) {
@@ -444,7 +446,7 @@ void Core::close() {
 bool Core::at_rest() const {
   const bool fenced = !closing_ || session_.quiet();
   return ops_.empty() && reaper_.dead.empty() && pieces_.used() == 0 &&
-         parity_scratch_.used() == 0 && !holds_lease() && fenced;
+         parity_scratch_.used() == 0 && rebuild_scratch_.used() == 0 && !holds_lease() && fenced;
 }
 
 const ClientCounters& Core::counters() const {
@@ -505,7 +507,7 @@ void Core::place_data(const wire::DataView& data, uint64_t op, uint32_t payload_
                       ByteSpan bounce, Placement& where) {
   const auto found = routes_.find(op);
   auto* pull = found == routes_.end() ? nullptr : dynamic_cast<ClientPullOp*>(found->second);
-  if (pull != nullptr) pull->place(data.body, payload_bytes, bounce, where);
+  if (pull != nullptr) pull->place(op, data.body, payload_bytes, bounce, where);
 }
 
 void Core::on_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
@@ -514,12 +516,12 @@ void Core::on_data(const wire::DataView& data, uint64_t op, uint32_t payload_byt
   auto* pull = found == routes_.end() ? nullptr : dynamic_cast<ClientPullOp*>(found->second);
   // A placed payload keeps its op alive: finish() waits for it.
   VARVE_ASSERT(pull != nullptr, op);
-  pull->on_data(data.body, payload_bytes, where);
+  pull->on_data(op, data.body, payload_bytes, where);
 }
 
 void Core::on_tick() {
   register_formats();
-  wake_pushes();
+  wake_all();
 }
 
 void Core::wake_pushes() {
@@ -546,6 +548,11 @@ Status check_options(const ClientOptions& o) {
   if (o.parity_scratch_bytes < kParityScratchBytesMin) {
     return Status::invalid("client: parity_scratch_bytes is at least 1 MiB");
   }
+  if (o.rebuild_scratch_bytes < kRebuildScratchBytesMin ||
+      o.rebuild_scratch_bytes > kRebuildScratchBytesMax) {
+    return Status::invalid("client: rebuild_scratch_bytes is 56 to 128 MiB");
+  }
+  if (o.hedge_percent > 100) return Status::invalid("client: hedge_percent is 0 to 100");
   if (o.ops_max == 0) return Status::invalid("client: ops_max is at least 1");
   if (o.reconnect_ns_min == 0 || o.reconnect_ns_max < o.reconnect_ns_min) {
     return Status::invalid("client: reconnect_ns_min and _max are out of order");

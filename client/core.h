@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "client/hedge.h"
 #include "client/layout.h"
 #include "client/pace.h"
 #include "client/scratch.h"
@@ -25,6 +26,11 @@ inline constexpr uint32_t kPieceSendsMax = 64;  // EXTENT frames under way, all 
 // One round of the widest scheme, so that any push gets on.
 inline constexpr uint64_t kParityScratchBytesMin = 1 * kMiB;
 static_assert(kParityScratchBytesMin >= uint64_t{kParityMax} * kPayloadBytesMax);
+// All that one stripe can need (stripe_in.h), so that any loss gets its turn.
+inline constexpr uint64_t kRebuildScratchBytesMin =
+    uint64_t{kDataMax + 2 * kParityMax} * kExtentBytesMax;
+// A hedge has at least two columns of it, and a daemon keeps 1024 fences of extents for a session.
+inline constexpr uint64_t kRebuildScratchBytesMax = uint64_t{2} * 1024 * kColumnBytes;
 inline constexpr uint32_t kFormatsMax = 256;   // per client
 inline constexpr uint32_t kRegionsMax = 4096;  // registered at a time
 // Events that nobody took: beyond this nothing new is begun.
@@ -185,6 +191,8 @@ class Core final : public ClientCore, private SessionUser {
   void give_piece(PieceSend* piece);
   void wake_pushes();  // room for what leaves: pieces, scratch
   Scratch& parity_scratch() { return parity_scratch_; }
+  Scratch& rebuild_scratch() { return rebuild_scratch_; }
+  HedgeBudget& hedge_budget() { return hedge_budget_; }
   // A column for each data position, for the use of one call.
   ByteSpan gather() { return {gather_.get(), size_t{kDataMax} * kColumnBytes}; }
   void emit(Event event) {
@@ -240,7 +248,8 @@ class Core final : public ClientCore, private SessionUser {
   std::deque<Event> events_;
   Pool<PieceSend> pieces_;
   Scheme scheme_;  // of the newest session
-  Scratch parity_scratch_;
+  Scratch parity_scratch_, rebuild_scratch_;
+  HedgeBudget hedge_budget_;
   std::unique_ptr<std::byte[]> gather_;
   Pace pace_;
   Reaper reaper_;

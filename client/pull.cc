@@ -11,7 +11,8 @@ ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout
       request_(std::move(request)),
       layout_(std::move(layout)),
       blocks_(request_.ids.size()),
-      blocks_alive_(static_cast<uint32_t>(request_.ids.size())) {
+      blocks_alive_(static_cast<uint32_t>(request_.ids.size())),
+      rebuild_(*this) {
   core_.hold_regions(layout_, Core::Hold::kTake);
 }
 
@@ -84,17 +85,15 @@ void ClientPullOp::run() {
       stage_ = Stage::kReceive;
       return;
     case Stage::kReceive:
+      if (stop_.ok()) rebuild_.run();
       announce_layers();
-      if (!stop_.ok()) {
-        begin_fence();
-        stage_ = Stage::kFence;
-        return wake();
-      }
-      if (!complete()) return;
-      return finish(pulled_status_);
+      if (stop_.ok() && !complete()) return;
+      begin_fence();
+      stage_ = Stage::kFence;
+      [[fallthrough]];
     case Stage::kFence:
-      if (receiving_ > 0 || !fenced_) return;
-      return finish(stop_);
+      if (receiving_ > 0 || !fenced_ || !rebuild_.fenced()) return;
+      return finish(stop_.ok() ? pulled_status_ : stop_);
     case Stage::kDone:
       return;
   }
@@ -109,9 +108,7 @@ bool ClientPullOp::ask() {
   ClientSession& session = core_.session();
   if (!session.usable() || format->handle == 0 || !retry_now()) return false;
   // The first layer that is due soonest goes first.
-  if (!take_slot(Pace::Kind::kPull, started_ns_ + std::min(request_.slack_ns, kDeadlineMax))) {
-    return false;
-  }
+  if (!take_slot(Pace::Kind::kPull, due_ns())) return false;
   restart();
   wire::Pull body;
   body.format = format->handle;
@@ -159,19 +156,22 @@ bool ClientPullOp::fits(const wire::Data& data, uint32_t payload_bytes) {
          !data.attempt.is_none() && blocks_[data.block].attempt == data.attempt;
 }
 
-void ClientPullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce,
-                         Placement& where) {
+void ClientPullOp::place(uint64_t op, const wire::Data& data, uint32_t payload_bytes,
+                         ByteSpan bounce, Placement& where) {
   VARVE_ASSERT(payload_bytes > 0 && payload_bytes <= bounce.size(), payload_bytes);
   if (stage_ != Stage::kReceive || !stop_.ok()) return;  // the fence: discard
-  if (data.block >= blocks_.size()) return cancel(Status::invalid("DATA of a block not asked for"));
-  if (data.extent < extent_first_ || data.extent >= extent_first_ + extent_count_) {
-    return fail_block(data.block, Code::kInvalid);
+  if (op != wire_op_) {
+    receiving_ += rebuild_.place(op, data, payload_bytes, where) ? 1 : 0;
+    return;
   }
+  if (data.block >= blocks_.size()) return cancel(Status::invalid("DATA of a block not asked for"));
+  if (!in_range(data.extent)) return fail_block(data.block, Code::kInvalid);
   Block& block = blocks_[data.block];
   if (block.code != Code::kOk) return;
   const bool raw = data.entry.codec == static_cast<uint8_t>(CodecId::kRaw);
   if (!raw) return fail_block(data.block, Code::kUnsupported);
   Progress& at = progress(data.block, data.extent);
+  if (at.closed) return;  // it was rebuilt, or will be (I8)
   if (block.attempt.is_none()) block.attempt = data.attempt;
   // Two receives into one extent at a time could change what was verified.
   if (at.receiving || !fits(data, payload_bytes)) return fail_block(data.block, Code::kCorrupt);
@@ -190,9 +190,11 @@ void ClientPullOp::place(const wire::Data& data, uint32_t payload_bytes, ByteSpa
   ++receiving_;
 }
 
-void ClientPullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const Placement& where) {
+void ClientPullOp::on_data(uint64_t op, const wire::Data& data, uint32_t payload_bytes,
+                           const Placement& where) {
   VARVE_ASSERT(receiving_ > 0);
   --receiving_;
+  if (op != wire_op_) return rebuild_.on_data(op, data, where);
   if (stage_ == Stage::kFence || !stop_.ok()) return wake();
   const ExtentSpec& spec = table().extents[data.extent];
   Block& block = blocks_[data.block];
@@ -200,6 +202,7 @@ void ClientPullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const
   Progress& at = progress(data.block, data.extent);
   VARVE_ASSERT(at.receiving && at.received == data.offset, at.received, data.offset);
   at.receiving = false;
+  if (at.closed) return wake();
   if (at.received == 0) {
     const BlockId id{request_.ids[data.block], request_.rank};
     at.crc = checksum_seed(id, data.extent, data.attempt).stored;
@@ -209,7 +212,8 @@ void ClientPullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const
     at.crc = crc32c(at.crc, {static_cast<std::byte*>(piece.iov_base), piece.iov_len});
   }
   if (at.bounced) {
-    copy_out(data, payload_bytes, static_cast<const std::byte*>(where.pieces[0].iov_base));
+    const auto* bounced = static_cast<const std::byte*>(where.pieces[0].iov_base);
+    copy_out(data.block, data.extent, data.offset, {bounced, payload_bytes});
   }
   at.received += payload_bytes;
   if (at.received < spec.bytes) return;
@@ -217,28 +221,75 @@ void ClientPullOp::on_data(const wire::Data& data, uint32_t payload_bytes, const
     ++core_.count().corrupt_extents;
     return fail_block(data.block, Code::kCorrupt);
   }
-  bytes_ += spec.bytes;
-  --block.missing;
-  settle(data.block, data.extent);
+  core_.hedge_budget().earn(spec.bytes);
+  arrive(data.block, data.extent);
 }
 
-// From the bounce buffer to the caller's memory, only what was asked for.
-void ClientPullOp::copy_out(const wire::Data& data, uint32_t payload_bytes, const std::byte* from) {
-  const ExtentSpec& spec = table().extents[data.extent];
+// To the caller's memory, only what was asked for.
+void ClientPullOp::copy_out(uint32_t block, uint32_t extent, uint32_t offset, ConstByteSpan bytes) {
+  const ExtentSpec& spec = table().extents[extent];
   const auto wanted = layout_.range_of(spec, request_.layer_first, request_.layer_count);
-  uint32_t at = std::max(data.offset, wanted.begin);
-  const uint32_t end = std::min(data.offset + payload_bytes, wanted.end);
-  while (at < end) {
-    iovec pieces[kPayloadPiecesMax];
-    uint32_t count = 0;
-    const uint32_t covered =
-        layout_.pieces(request_.slots[data.block], spec, at, end - at, pieces, &count);
-    for (uint32_t i = 0; i < count; ++i) {
-      std::memcpy(pieces[i].iov_base, from + (at - data.offset), pieces[i].iov_len);
-      at += static_cast<uint32_t>(pieces[i].iov_len);
-    }
-    VARVE_ASSERT(covered > 0);
+  const uint32_t begin = std::max(offset, wanted.begin);
+  const uint32_t end = std::min(offset + static_cast<uint32_t>(bytes.size()), wanted.end);
+  if (begin >= end) return;
+  layout_.scatter(request_.slots[block], spec, begin, bytes.subspan(begin - offset, end - begin));
+}
+
+void ClientPullOp::arrive(uint32_t block, uint32_t extent) {
+  VARVE_ASSERT(blocks_[block].missing > 0, block, extent);
+  bytes_ += table().extents[extent].bytes;
+  --blocks_[block].missing;
+  settle(block, extent);
+  if (!rebuild_.empty()) wake();  // it may be a source
+}
+
+StripeIn::Of ClientPullOp::stripe_of(uint32_t block, uint32_t stripe) const {
+  StripeIn::Of of{BlockId{request_.ids[block], request_.rank}, blocks_[block].attempt, block,
+                  request_.slots[block], stripe};
+  const Stripe& members = table().stripes[stripe];
+  for (uint32_t p = 0; p < members.count; ++p) {
+    const uint32_t e = members.first + p;
+    const ExtentSpec& spec = table().extents[e];
+    const auto wanted = layout_.range_of(spec, request_.layer_first, request_.layer_count);
+    if (!in_range(e) || wanted.begin > 0 || wanted.end < spec.bytes) continue;
+    of.whole |= static_cast<Positions>(1u << p);
   }
+  return of;
+}
+
+StripeIn::Sight ClientPullOp::sight(const StripeIn::Of& of) const {
+  StripeIn::Sight sight;
+  const Stripe& members = table().stripes[of.stripe];
+  for (uint32_t p = 0; p < members.count; ++p) {
+    const auto bit = static_cast<Positions>(1u << p);
+    if ((of.whole & bit) == 0) continue;
+    const Progress& at = progress(of.block, members.first + p);
+    if (at.settled) {
+      sight.here |= bit;
+    } else if (!at.closed) {
+      (at.late ? sight.late : sight.coming) |= bit;
+    }
+  }
+  return sight;
+}
+
+bool ClientPullOp::misses(uint32_t block, uint32_t extent) const {
+  return blocks_[block].code == Code::kOk && !progress(block, extent).settled;
+}
+
+bool ClientPullOp::receives(uint32_t block, uint32_t extent) const {
+  return progress(block, extent).receiving;
+}
+
+void ClientPullOp::deliver(uint32_t block, uint32_t extent, std::span<std::byte* const> columns) {
+  VARVE_ASSERT(misses(block, extent) && !receives(block, extent), block, extent);  // I8
+  progress(block, extent).closed = true;
+  const uint32_t bytes = table().extents[extent].bytes;
+  for (uint32_t c = 0; c < columns.size(); ++c) {
+    const uint32_t offset = c * kColumnBytes;
+    copy_out(block, extent, offset, {columns[c], std::min(kColumnBytes, bytes - offset)});
+  }
+  arrive(block, extent);
 }
 
 void ClientPullOp::settle(uint32_t block, uint32_t extent) {
@@ -291,19 +342,90 @@ void ClientPullOp::on_timer() {
 }
 
 void ClientPullOp::on_frame(const wire::Frame& frame) {
-  if (std::holds_alternative<wire::FencedView>(frame.body)) {
-    if (stage_ == Stage::kFence) fenced_ = true;
-    return wake();
+  if (frame.header.op != wire_op_) return rebuild_.on_frame(frame);
+  const bool receives_still = stage_ == Stage::kReceive && stop_.ok();
+  if (const auto* fenced = std::get_if<wire::FencedView>(&frame.body)) {
+    const bool whole = fenced->body.extent == wire::kWhole;
+    if (whole && stage_ == Stage::kFence) fenced_ = true;
+    const bool known = fenced->body.block < blocks_.size() && in_range(fenced->body.extent);
+    if (known && receives_still) rebuild_.on_fenced(fenced->body.block, fenced->body.extent);
+    wake();
+  } else if (const auto* lost = std::get_if<wire::LostView>(&frame.body)) {
+    if (receives_still) take_lost(*lost);
+  } else if (const auto* answer = std::get_if<wire::PulledView>(&frame.body)) {
+    if (stage_ == Stage::kReceive && !pulled_) take_pulled(*answer);
   }
-  const auto* answer = std::get_if<wire::PulledView>(&frame.body);
-  if (answer != nullptr && stage_ == Stage::kReceive && !pulled_) take_pulled(*answer);
+}
+
+void ClientPullOp::take_lost(const wire::LostView& view) {
+  for (uint32_t i = 0; i < view.lost.size(); ++i) {
+    const wire::LostExtent row = view.lost[i];
+    if (row.block >= blocks_.size()) {
+      return cancel(Status::invalid("LOST of a block not asked for"));
+    }
+    const Code code = check_row(row);
+    if (code != Code::kOk) {
+      fail_block(row.block, code);
+    } else if (misses(row.block, row.extent) && !progress(row.block, row.extent).closed) {
+      Progress& at = progress(row.block, row.extent);
+      at.late = true;
+      at.closed = row.state == wire::LostState::kLost;
+      rebuild_.take(row);
+    }
+  }
+  wake();
+}
+
+// What rebuilt bytes are checked against must itself fit the table and the attempt (I3).
+Code ClientPullOp::check_row(const wire::LostExtent& row) {
+  if (!in_range(row.extent)) return Code::kInvalid;
+  const ExtentEntry& entry = row.entry;
+  if (entry.codec != static_cast<uint8_t>(CodecId::kRaw)) return Code::kUnsupported;
+  Block& block = blocks_[row.block];
+  if (block.attempt.is_none()) block.attempt = row.attempt;
+  const uint32_t bytes = table().extents[row.extent].bytes;
+  const bool fits = entry.stored_bytes == bytes && entry.decoded_bytes == bytes &&
+                    entry.stripe == table().stripe_at(row.extent) && !row.attempt.is_none() &&
+                    row.attempt == block.attempt;
+  return fits ? Code::kOk : Code::kCorrupt;
+}
+
+// What is lost comes by a PULL of its own: as soon as it can, and of the same lease if that lasts.
+bool ClientPullOp::send_wants(uint64_t wire_op, std::span<const uint32_t> blocks,
+                              std::span<const wire::Want> wants) {
+  VARVE_ASSERT(!blocks.empty() && !wants.empty(), blocks.size(), wants.size());
+  ClientSession& session = core_.session();
+  std::vector<BaseId> ids;
+  for (const uint32_t block : blocks)
+    ids.push_back(request_.ids[block]);
+  wire::Pull body;
+  body.format = core_.find_format(request_.format)->handle;
+  body.rank = request_.rank;
+  const ClientLease* lease =
+      request_.lease == 0 || resent_ ? nullptr : core_.find_lease(request_.lease);
+  if (lease != nullptr) {
+    body.lease = lease->part_of(ids);
+    body.boot_id = lease->boot_id;
+  }
+  body.deadline_ns = left_ns();
+  body.count = static_cast<uint32_t>(ids.size());
+  body.want_count = static_cast<uint32_t>(wants.size());
+  if (!session.send_urgent(session.encoder().pull(wire_op, body, ids, wants))) return false;
+  core_.route(wire_op, this);
+  return true;
+}
+
+bool ClientPullOp::send_cancel(uint32_t block, uint32_t extent) {
+  ClientSession& session = core_.session();
+  return session.send_urgent(session.encoder().cancel(wire_op_, {wire_op_, block, extent}));
 }
 
 void ClientPullOp::take_pulled(const wire::PulledView& answer) {
   pulled_ = true;
   const auto code = static_cast<Code>(answer.body.code);
   give_slot();
-  if (is_for_now(code) && answer.codes.size() == 0 && extents_missing_ > 0 && receiving_ == 0) {
+  if (is_for_now(code) && answer.codes.size() == 0 && extents_missing_ > 0 && receiving_ == 0 &&
+      rebuild_.empty()) {
     return ask_again(Status(code, "the daemon refused the pull until the deadline"));
   }
   if (code != Code::kOk) pulled_status_ = Status(code, "the daemon ended the pull");
@@ -329,6 +451,7 @@ void ClientPullOp::ask_again(Status refused) {
 void ClientPullOp::on_lost(Status cause) {
   VARVE_ASSERT(stage_ != Stage::kDone);
   receiving_ = 0;  // the lanes are fenced (F2)
+  rebuild_.lose_session();
   core_.unroute(wire_op_);
   if (stage_ == Stage::kAsk) {
     if (resent_ && stop_.ok()) stop_ = cause;  // the second session did not come
@@ -354,15 +477,14 @@ void ClientPullOp::on_lost(Status cause) {
   stage_ = Stage::kAsk;
 }
 
+// A pull that is complete may have asked for more than it came to need.
 void ClientPullOp::begin_fence() {
-  ++core_.count().cancels;
+  core_.count().cancels += stop_.ok() ? 0 : 1;
   ClientSession& session = core_.session();
-  const wire::Cancel body{wire_op_};
-  if (pulled_) {
-    fenced_ = true;  // the daemon is done with it; only our own receives remain
-  } else if (!session.send_urgent(session.encoder().cancel(wire_op_, body))) {
-    session.drop(Status::overloaded("no room for CANCEL"));
-  }
+  fenced_ = pulled_;  // then the daemon is done with it; only our own receives remain
+  bool said = fenced_ || session.send_urgent(session.encoder().cancel(wire_op_, {wire_op_}));
+  said = rebuild_.begin_fence() && said;
+  if (!said) session.drop(Status::overloaded("no room for CANCEL"));
   core_.reactor().arm(timer_, core_.options().fence_ns_max);
 }
 
@@ -370,6 +492,7 @@ void ClientPullOp::finish(Status status) {
   VARVE_ASSERT(receiving_ == 0);
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
+  rebuild_.end();
   core_.hold_regions(layout_, Core::Hold::kGive);  // from here on nothing touches it (C2)
   Event e = event(Event::Kind::kPulled);
   ClientCounters& count = core_.count();

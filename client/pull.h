@@ -4,10 +4,13 @@
 // hot and an extent counts only when its stored CRC32C holds (I1). Cancel and deadline go through
 // the fence: from then on nothing new is placed, and the terminal event comes when no receive is in
 // flight into this op's memory and the daemon said FENCED, or the lanes were closed (I8). A lost
-// session is asked once more, from the first layer that was not handed over.
+// session is asked once more, from the first layer that was not handed over. Extents that the
+// daemon says are lost or late are rebuilt (rebuild.h); a pull ends only when each has arrived or
+// its block has failed.
 #pragma once
 
 #include "client/core.h"
+#include "client/rebuild.h"
 
 namespace varve {
 
@@ -19,8 +22,27 @@ class ClientPullOp final : public ClientOp {
   void on_lost(Status cause) override;
   void on_frame(const wire::Frame& frame) override;
   void on_timer() override;
-  void place(const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce, Placement& where);
-  void on_data(const wire::Data& data, uint32_t payload_bytes, const Placement& where);
+  void place(uint64_t op, const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce,
+             Placement& where);
+  void on_data(uint64_t op, const wire::Data& data, uint32_t payload_bytes, const Placement& where);
+
+  // For Rebuild, while something is lost or late.
+  const ExtentTable& table() const { return *table_; }
+  const BoundLayout& layout() const { return layout_; }
+  StripeIn::Of stripe_of(uint32_t block, uint32_t stripe) const;
+  StripeIn::Sight sight(const StripeIn::Of& of) const;
+  bool misses(uint32_t block, uint32_t extent) const;    // it is still to arrive
+  bool receives(uint32_t block, uint32_t extent) const;  // a lane may write into it
+  // What still comes of it is discarded.
+  void close_extent(uint32_t block, uint32_t extent) { progress(block, extent).closed = true; }
+  void deliver(uint32_t block, uint32_t extent, std::span<std::byte* const> columns);
+  void fail_block(uint32_t block, Code code);
+  bool send_wants(uint64_t wire_op, std::span<const uint32_t> blocks,
+                  std::span<const wire::Want> wants);
+  bool send_cancel(uint32_t block, uint32_t extent);
+  bool may_ask() const { return retry_now(); }
+  void pause() { retry_later(Status()); }
+  Nanos due_ns() const { return started_ns_ + std::min(request_.slack_ns, kDeadlineMax); }
 
  private:
   enum class Stage : uint8_t { kAsk, kReceive, kFence, kDone };
@@ -30,6 +52,8 @@ class ClientPullOp final : public ClientOp {
     bool receiving = false;  // a placement is under way: one at a time
     bool bounced = false;    // that one goes through the bounce buffer
     bool settled = false;    // verified, or written off with its block
+    bool late = false;       // the daemon said so
+    bool closed = false;     // lost, or fenced: what still comes of it is discarded
   };
   struct Block {
     Code code = Code::kOk;
@@ -42,18 +66,25 @@ class ClientPullOp final : public ClientOp {
   void forget();
   void restart();
   bool fits(const wire::Data& data, uint32_t payload_bytes);
-  void copy_out(const wire::Data& data, uint32_t payload_bytes, const std::byte* from);
+  void copy_out(uint32_t block, uint32_t extent, uint32_t offset, ConstByteSpan bytes);
+  void arrive(uint32_t block, uint32_t extent);
+  bool in_range(uint32_t extent) const {
+    return extent >= extent_first_ && extent < extent_first_ + extent_count_;
+  }
   bool complete() const;
-  void fail_block(uint32_t block, Code code);
   void settle(uint32_t block, uint32_t extent);
   void announce_layers();
   void take_pulled(const wire::PulledView& answer);
+  void take_lost(const wire::LostView& view);
+  Code check_row(const wire::LostExtent& row);
   void begin_fence();
   void finish(Status status);
   Progress& progress(uint32_t block, uint32_t extent) {
     return progress_[size_t{block} * extent_count_ + (extent - extent_first_)];
   }
-  const ExtentTable& table() const { return *table_; }
+  const Progress& progress(uint32_t block, uint32_t extent) const {
+    return progress_[size_t{block} * extent_count_ + (extent - extent_first_)];
+  }
 
   PullRequest request_;
   BoundLayout layout_;
@@ -67,6 +98,7 @@ class ClientPullOp final : public ClientOp {
   uint32_t blocks_alive_ = 0, extents_missing_ = 0;
   uint32_t receiving_ = 0;  // placements of ours under way
   uint64_t wire_op_ = 0;
+  Rebuild rebuild_;
   bool resent_ = false, pulled_ = false, fenced_ = false;
   Status pulled_status_;
   Nanos first_layer_ns_ = 0;

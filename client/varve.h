@@ -46,6 +46,12 @@ struct ClientOptions {
   // Parity on its way out, when the daemon codes. Full: pushes wait until some of it has left.
   // At least 1 MiB; beyond 16 MiB no more of it can be under way.
   uint64_t parity_scratch_bytes = 16 * kMiB;
+  // Sources and outcomes of rebuilding what a pull was told is lost. Full: the losses behind wait.
+  // 56 MiB (the largest stripe of the widest scheme) to 128 MiB.
+  uint64_t rebuild_scratch_bytes = 64 * kMiB;
+  // What is only late may be asked for otherwise, for this share of the pulled bytes at most (and 8
+  // MiB to begin with); beyond it, it is waited for. 0 = always.
+  uint32_t hedge_percent = 5;
   uint32_t ops_max = 256;
   Nanos connect_ns_max = 2 * kSecond;
   Nanos reconnect_ns_min = 50 * kMillisecond;  // doubles up to
@@ -86,8 +92,10 @@ struct PullRequest {
   // 1 .. wire::kIdsMax; with a lease, of one batch of its match (each wire::kIdsMax ids from the
   // match's first): a pull over several is kInvalid, as no one lease of the daemon covers it.
   std::vector<BaseId> ids;
-  std::vector<uint32_t> slots;                // per id: slot in `layout`
-  const Layout* layout = nullptr;             // outlives the op
+  std::vector<uint32_t> slots;  // per id: slot in `layout`
+  // Outlives the op. Bytes handed over stay as they are until the terminal event: what is lost may
+  // be rebuilt from them.
+  const Layout* layout = nullptr;
   uint32_t layer_first = 0, layer_count = 0;  // 0 = all from layer_first
   uint64_t lease = 0;                         // from MatchResult; 0 = best effort
   Nanos deadline_ns = 10 * kSecond;
@@ -154,8 +162,13 @@ struct ClientCounters {
   uint64_t matches = 0, match_ids = 0, hit_ids = 0;
   uint64_t pulls = 0, pulled_blocks = 0, pulled_bytes = 0, failed_blocks = 0, corrupt_extents = 0;
   uint64_t pushes = 0, pushed_blocks = 0, pushed_bytes = 0, existing_blocks = 0, refused_blocks = 0;
-  uint64_t parity_bytes = 0;    // sent besides pushed_bytes
-  uint64_t parity_waits = 0;    // pushes that found parity_scratch_bytes full
+  uint64_t parity_bytes = 0;                        // sent besides pushed_bytes
+  uint64_t parity_waits = 0;                        // pushes that found parity_scratch_bytes full
+  uint64_t rebuilt_extents = 0, rebuilt_bytes = 0;  // lost or late ones, from the rest of a stripe
+  uint64_t hedges = 0;                              // late extents that were asked for otherwise
+  uint64_t hedges_won = 0;                          // of them: rebuilt before the original came
+  uint64_t hedges_refused = 0;  // not asked for: beyond the budget, no scratch, no sources left
+  uint64_t hedged_bytes = 0;    // asked for by hedges
   uint64_t retries = 0;         // pauses before an op asked again what was refused or busy
   uint64_t retried_blocks = 0;  // ids of pushes that were asked for again
   // Sessions whose node or salt was not that of the session before: cached base ids miss.
