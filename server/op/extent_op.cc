@@ -46,7 +46,7 @@ void ExtentOp::begin(const Begin& begin) {
 }
 
 void ExtentOp::detach() {
-  VARVE_ASSERT(!on_lane());
+  VARVE_ASSERT(!with_session());
   VARVE_ASSERT(at_.pull != nullptr);
   at_.pull = nullptr;
   at_.part = nullptr;
@@ -148,6 +148,15 @@ void ExtentOp::note_back() {
   note_out_ = false;
   note_.part = nullptr;
   if (ended_) return finish(end_);
+  if (at_.pull != nullptr && stage_ != Stage::kDone) {
+    if (at_.pull->cut_short()) {
+      reactor().make_ready(*at_.pull);  // it may detach this op now
+    } else if (!fences_.empty()) {
+      at_.pull->fenced(*this);
+      while (FencePart* part = fences_.pop())
+        part_back(*part, Status());
+    }
+  }
   if (stage_ != Stage::kLost) return;
   if (lost_told_ || at_.part == nullptr) return completed(Status());
   post_note(wire::LostState::kLost, lost_code_);  // what was late is lost now

@@ -41,9 +41,10 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
     bool lost = false;          // its fragment cannot be read: only the header is wanted
   };
   void begin(const Begin& begin);
-  // The pull is over: no frame leaves from here on. Only while nothing is on a lane.
+  // The pull is over: no frame leaves from here on. Only while the session has nothing of it.
   void detach();
-  bool on_lane() const { return stage_ == Stage::kDone; }
+  // Frames on a lane, or a note.
+  bool with_session() const { return stage_ == Stage::kDone || note_out_; }
   uint32_t item() const { return at_.item; }
   uint32_t extent() const { return at_.extent; }
   uint32_t bytes() const { return at_.bytes; }
@@ -53,7 +54,7 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
 
   // Its read takes long: tells the reader, once.
   void late();
-  // Answered when this op ends.
+  // Answered when the session has nothing of it.
   void fence(FencePart& part) { fences_.push(&part); }
 
   // For SendTable: one frame at a time, in offset order.

@@ -180,11 +180,10 @@ void PullOp::fence(FencePart& part) {
   ExtentOp* op = extents_.front();
   while (op != nullptr && (op->item() != index || op->extent() != part.extent))
     op = extents_.next(op);
-  if (op != nullptr && op->on_lane()) return op->fence(part);  // answered when it ends
+  if (op != nullptr && op->with_session()) return op->fence(part);
   const auto waiting = std::find(again_.begin(), again_.end(), pair);
   if (op != nullptr) {
-    detach(*op);
-    --items_[index].extents_left;
+    fenced(*op);
   } else if (waiting != again_.end()) {
     again_.erase(waiting);
     --items_[index].extents_left;
@@ -511,9 +510,17 @@ bool PullOp::cut_short() {
   return !end_.ok();
 }
 
+void PullOp::fenced(ExtentOp& op) {
+  Item& item = items_[op.item()];
+  VARVE_ASSERT(item.extents_left > 0);
+  --item.extents_left;
+  detach(op);
+  context_.reactor.make_ready(*this);
+}
+
 // Its read goes on for whoever else wants the bytes; of this pull nothing is sent any more.
 void PullOp::detach(ExtentOp& op) {
-  VARVE_ASSERT(!op.on_lane() && busy_ > 0);
+  VARVE_ASSERT(!op.with_session() && busy_ > 0);
   const uint32_t bytes = op.bytes();
   --items_[op.item()].busy;
   extents_.remove(&op);
@@ -530,7 +537,7 @@ void PullOp::detach_readers() {
   context_.sends->drop_unwanted();  // FENCED must not wait for the lanes of others
   for (ExtentOp* op = extents_.front(); op != nullptr;) {
     ExtentOp* following = extents_.next(op);
-    if (!op->on_lane()) detach(*op);
+    if (!op->with_session()) detach(*op);
     op = following;
   }
 }
@@ -612,10 +619,11 @@ uint32_t PullOp::extent_bytes(uint32_t extent) const {
 }
 
 Nanos PullOp::wanted_of(uint32_t extent) const {
-  if (part_->wants != nullptr) return part_->first_wanted_ns;
+  const Nanos latest = kNever - 1;  // kNever itself is for what nobody waits for
+  if (part_->wants != nullptr) return std::min(part_->first_wanted_ns, latest);
   const uint32_t layers =
       table_->extents[extent].layer_first - table_->extents[part_->extent_first].layer_first;
-  return part_->first_wanted_ns + part_->layer_ns * layers;
+  return std::min(part_->first_wanted_ns + part_->layer_ns * layers, latest);
 }
 
 }  // namespace varve

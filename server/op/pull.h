@@ -45,6 +45,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
                    Status status, bool no_header);
   // Nothing of this extent is sent from the time the part is back.
   void fence(FencePart& part);
+  void fenced(ExtentOp& op);  // a fenced one that the session has nothing of any more
   // True once the pull was cancelled or is past its deadline: nothing more is sent.
   bool cut_short();
   uint32_t shed();  // unpins blocks that nothing of this pull is using now; how many
