@@ -86,6 +86,19 @@ bool is_same(const MetricName& a, const MetricName& b) {
   return a.name == b.name && a.labels == b.labels;
 }
 
+int64_t merged(int64_t mine, int64_t theirs, GaugeMerge merge) {
+  switch (merge) {
+    case GaugeMerge::kSum:
+      return mine + theirs;
+    case GaugeMerge::kMin:
+      return std::min(mine, theirs);
+    case GaugeMerge::kMax:
+      return std::max(mine, theirs);
+  }
+  VARVE_ASSERT(false, static_cast<uint32_t>(merge));
+  return 0;
+}
+
 }  // namespace
 
 void Histogram::record(uint64_t value) {
@@ -144,8 +157,7 @@ void MetricSnapshot::merge(const MetricSnapshot& other) {
     }
     VARVE_ASSERT(mine->kind == theirs.kind, static_cast<uint8_t>(mine->kind));
     VARVE_ASSERT(mine->merge == theirs.merge, static_cast<uint8_t>(mine->merge));
-    mine->number = theirs.merge == GaugeMerge::kMin ? std::min(mine->number, theirs.number)
-                                                    : mine->number + theirs.number;
+    mine->number = merged(mine->number, theirs.number, theirs.merge);
     mine->histogram.merge(theirs.histogram);
   }
 }

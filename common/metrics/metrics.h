@@ -62,7 +62,7 @@ struct MetricName {
 
 // What the gauge of a whole node is, given those of its cores: mostly their sum, but a limit or a
 // state that every core must keep is that of the worst.
-enum class GaugeMerge : uint8_t { kSum, kMin };
+enum class GaugeMerge : uint8_t { kSum, kMin, kMax };
 
 struct MetricSnapshot {
   struct Value {
