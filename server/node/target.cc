@@ -288,9 +288,9 @@ void say_thin(const Scheme scheme, const std::vector<NodeTarget>& targets) {
     return;
   }
   logf(LogLevel::kWarn, "main",
-       "%u targets work, scheme %s wants %u: BLOCKS ARE STORED THIN, and of %u drives lost at once "
-       "only %u cost nothing; give this node %u targets",
-       sound, scheme_text.c_str(), scheme.width(), scheme.m, sound - scheme.k, scheme.width());
+       "%u targets work, scheme %s wants %u: BLOCKS ARE STORED THIN, %u instead of %u of them "
+       "may be lost; give this node %u targets",
+       sound, scheme_text.c_str(), scheme.width(), sound - scheme.k, scheme.m, scheme.width());
 }
 
 void say_unused(const Start& start) {

@@ -97,16 +97,18 @@ def receive(s, n):
     return data
 
 
-def reply_type(s):
-    """The type of the next frame, None when the peer closed without one."""
+def reply(s):
+    """The head of the next frame, None when the peer closed without one."""
     try:
         prefix = receive(s, 16)
-        if prefix is None:
-            return None
-        head = receive(s, struct.unpack("<IIII", prefix)[1])
-        return None if head is None else head[2]
+        return None if prefix is None else receive(s, struct.unpack("<IIII", prefix)[1])
     except (ConnectionError, socket.timeout):
         return None
+
+
+def reply_type(s):
+    head = reply(s)
+    return None if head is None else head[2]
 
 
 def closed(s):
@@ -331,6 +333,26 @@ class VarvedTest(unittest.TestCase):
         self.assertIn("all targets of this node are lost", self.refused(4, "--data", self.data,
                                                                         *SMALL))
 
+    def test_a_scheme_is_kept_and_another_refused_by_name(self):
+        self.assertIn("it must be 1+0, 1+1, 2+1, ", self.refused(2, "--scheme", "3+2"))
+        self.assertIn("at least 4 targets, but there are 2",
+                      self.refused(2, "--data", self.data, *SMALL, "--scheme", "4+2"))
+        self.assertFalse(os.path.exists(self.data))
+        daemon = self.start("--scheme", "1+1")
+        self.assertIn("scheme 1+1, largest block", daemon.log())
+        self.assertNotIn("THIN", daemon.log())
+        s = daemon.connect()
+        s.sendall(message(hello()))
+        head = reply(s)
+        self.assertEqual((head[2], struct.unpack_from("<II", head, 68)), (2, (1, 1)))  # HELLO_OK
+        s.close()
+        self.assertEqual(daemon.stop(), 0)
+        self.assertIn("start with --scheme 1+1", self.refused(4, "--data", self.data, *SMALL))
+        os.remove(os.path.join(self.data, "target-1.dat"))
+        daemon = self.start("--scheme", "1+1")
+        self.assertIn("BLOCKS ARE STORED THIN", daemon.log())
+        self.assertEqual(daemon.stop(), 0)
+
     def test_nothing_is_made_below_dev(self):
         path = "/dev/varve-no-such-drive"
         text = self.refused(4, "--data", self.data, "--target", path, "--dram-bytes", "64MiB",
@@ -421,6 +443,7 @@ class VarvedTest(unittest.TestCase):
                                 text=True, timeout=10, check=True)
         self.assertIn("shards = 2  (command line)", result.stdout)
         self.assertIn("target-bytes = 1GiB  (default)", result.stdout)
+        self.assertIn("scheme = 1+0  (default)", result.stdout)
 
     def test_faults_are_loud(self):
         daemon = self.start("--i-am-testing", "--fault-volatile-cache", "--fault-ack-before-flush")
