@@ -149,7 +149,7 @@ OpenSegment* SliceLog::open_new(SegmentUse use) {
 }
 
 bool SliceLog::reserve(uint32_t pages) {
-  VARVE_ASSERT(pages >= 2 && pages <= geometry_.fragment_pages_max(), pages);
+  VARVE_ASSERT(pages >= 1 && pages <= geometry_.fragment_pages_max(), pages);
   if (!ready) return false;
   OpenSegment* found = nullptr;
   for (const auto& open : open_) {
@@ -203,7 +203,7 @@ OpenSegment* SliceLog::take_reclaim(uint32_t pages) {
 Place SliceLog::place(OpenSegment& open, uint32_t pages, uint32_t lead_pages) {
   VARVE_ASSERT(open.pending > 0);
   VARVE_ASSERT(fits(open, pages), open.cursor, pages);
-  VARVE_ASSERT(lead_pages >= 2 && lead_pages <= pages, lead_pages, pages);
+  VARVE_ASSERT(lead_pages >= 1 && lead_pages <= pages, lead_pages, pages);
   Place place;
   place.target = static_cast<uint8_t>(target_);
   place.slice = static_cast<uint8_t>(slice_);

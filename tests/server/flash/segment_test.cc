@@ -92,6 +92,14 @@ TEST(SliceLog, FillsTheOpenSegmentExactlyFooterIncluded) {
   EXPECT_EQ(log.reserved_pages(), 60u);
 }
 
+TEST(SliceLog, TakesAFragmentThatIsAHeaderOnly) {
+  Log log(tiny());
+  ASSERT_TRUE(log.reserve(1));
+  const Place place = log.place(log.take_reserved(1), 1, 1);
+  EXPECT_EQ(place.pages, 1u);
+  EXPECT_EQ(place.lead_pages, 1u);
+}
+
 TEST(SliceLog, KeepsSegmentsForReclaim) {
   Log log(tiny(12));  // fewer than 16: one is kept
   uint32_t granted = 0;
