@@ -107,7 +107,7 @@ void Operations::drain() {
 }
 
 bool Operations::pushes_done() const {
-  return pushes_->live() == 0;
+  return pushes_->live() == 0 && repair_->live() == 0;
 }
 
 bool Operations::at_rest() const {
@@ -118,6 +118,7 @@ bool Operations::at_rest() const {
 
 uint32_t Operations::watch() {
   const Nanos now_ns = context_.reactor.now_ns();
+  repair_->watch();
   return pulls_->watch(now_ns) + pushes_->watch(now_ns);
 }
 

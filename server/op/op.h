@@ -50,8 +50,8 @@ struct OpOptions {
   uint32_t domain = 1;
   uint32_t domain_generation = 0;
   Scheme scheme;
-  int32_t buffer_index = -1;                // registered buffer that covers the arena
-  uint32_t repairs_max = 4;                 // blocks rebuilt at once
+  int32_t buffer_index = -1;                        // registered buffer that covers the arena
+  uint32_t repairs_max = 4;                         // blocks rebuilt at once
   uint64_t repair_bytes_per_s = 200 * 1000 * 1000;  // written, on average; 0 = no repair
   Nanos cancel_poll_ns = 1 * kMillisecond;  // how often waiting pulls look at their cancel flag
   Nanos write_ns_max = 30 * kSecond;        // commit to flash: older ones are named by the watchdog
@@ -112,7 +112,7 @@ class Operations {
   // flash wants about `pages` of one slice of one target: evicts now and in the next turns.
   void room_wanted(uint32_t target, uint32_t slice, uint32_t pages);
   void drain();              // no new grants from here on
-  bool pushes_done() const;  // no live attempt, no write-behind
+  bool pushes_done() const;  // no live attempt, no write-behind, no block being rebuilt
   bool at_rest() const;      // I6
   uint32_t watch();          // logs ops past their deadline; how many
   void register_metrics(MetricSet& metrics);

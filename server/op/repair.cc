@@ -55,7 +55,7 @@ void RepairTable::wake() {
 
 void RepairTable::forget(const BlockId& block) {
   for (const auto& op : ops_.all()) {
-    if (op->block() == block) op->forget();
+    if (op->live() && op->block() == block) op->forget();
   }
 }
 
@@ -85,6 +85,10 @@ bool RepairTable::find_more() {
       return false;
     }
     pass_ = Pass{.begun = true};
+    if (run_blocks_ == 0) {
+      run_begun_ns_ = context_.reactor.now_ns();
+      windows_[0] = windows_[1] = Window{.begun_ns = run_begun_ns_};
+    }
   }
   if (pass_.scanned) {
     if (ops_.used() > 0) return false;
@@ -110,8 +114,8 @@ bool RepairTable::find_more() {
 void RepairTable::launch(const BlockId& block) {
   const std::optional<Located> located = context_.index.find(block);
   const auto width = static_cast<int>(context_.options.scheme.width());
-  if (!located || located->state != BlockState::kFlash ||
-      std::popcount(located->live) == width || context_.catalog->is_gone(*located)) {
+  if (!located || located->state != BlockState::kFlash || std::popcount(located->live) == width ||
+      context_.catalog->is_gone(*located)) {
     return;
   }
   const uint32_t free = context_.placer->usable() & ~targets_used(context_, *located);
@@ -143,6 +147,7 @@ void RepairTable::count(RepairOutcome outcome, uint64_t bytes) {
     ++pass_.left[index];
     return;
   }
+  say_begin();
   ++pass_.done;
   ++run_blocks_;
   run_bytes_ += bytes;
@@ -179,7 +184,6 @@ void RepairTable::pace(uint64_t bytes) {
   const Nanos now_ns = context_.reactor.now_ns();
   const Nanos cost_ns = bytes * kSecond / context_.options.repair_bytes_per_s;
   paced_until_ns_ = std::max(paced_until_ns_, now_ns) + cost_ns;
-  say_begin();
 }
 
 void RepairTable::no_space(uint32_t slice) {
@@ -205,11 +209,8 @@ void RepairTable::watch() {
 void RepairTable::say_begin() {
   if (said_begin_) return;
   said_begin_ = true;
-  run_begun_ns_ = context_.reactor.now_ns();
-  run_blocks_ = run_bytes_ = 0;
-  windows_[0] = windows_[1] = Window{.begun_ns = run_begun_ns_};
   logf(LogLevel::kInfo, "repair",
-       "shard %u begins: %u blocks lack a fragment; at most %" PRIu64 " MB/s are written",
+       "shard %u rebuilds fragments: %u more blocks lack one; at most %" PRIu64 " MB/s are written",
        context_.options.shard, context_.index.thin_count(),
        context_.options.repair_bytes_per_s / 1000000);
 }
@@ -230,8 +231,7 @@ void RepairTable::say_end() {
        ", corrupt %" PRIu64 ", failed %" PRIu64 ")",
        context_.options.shard, run_blocks_, run_bytes_ / kMiB, took_ns / kSecond, thin,
        left(RepairOutcome::kUnplaced), left(RepairOutcome::kNoSpace),
-       left(RepairOutcome::kNoMemory), left(RepairOutcome::kCorrupt),
-       left(RepairOutcome::kFailed));
+       left(RepairOutcome::kNoMemory), left(RepairOutcome::kCorrupt), left(RepairOutcome::kFailed));
   said_begin_ = false;
   run_blocks_ = run_bytes_ = 0;
 }

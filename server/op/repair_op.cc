@@ -224,7 +224,12 @@ std::optional<RepairOutcome> RepairOp::plan() {
       context_.flash.unreserve(spots.target[p], slice_, plan_.fragment_pages(p));
     }
   }
+  while (output_count_ > 1 && !sources_fit())  // one after the other, then
+    give_output();
   if (output_count_ > 0) {
+    planned_bytes_ = 0;
+    for (uint32_t i = 0; i < output_count_; ++i)
+      planned_bytes_ += bytes_of(outputs_[i].append.pages);
     context_.repair->pace(planned_bytes_);
     return std::nullopt;
   }
@@ -242,7 +247,6 @@ bool RepairOp::take_output(uint32_t position, uint32_t target) {
   output.pages = context_.repair->take_pages(pages);
   if (output.pages == nullptr) return false;
   ++output_count_;
-  planned_bytes_ += bytes_of(pages);
   output.position = position;
   output.reserved_pages = pages;
   output.append.target = target;
@@ -255,13 +259,32 @@ bool RepairOp::take_output(uint32_t position, uint32_t target) {
   output.runs.resize(pages);
   const std::span<iovec> all(output.runs);
   const uint32_t header_count = arena.pieces(slab, 0, header_bytes, all);
-  const uint32_t extent_count = arena.pieces(slab, header_bytes, bytes_of(pages) - header_bytes,
-                                             all.subspan(header_count));
+  const uint32_t extent_count =
+      arena.pieces(slab, header_bytes, bytes_of(pages) - header_bytes, all.subspan(header_count));
   output.runs.resize(header_count + extent_count);
   output.append.header_pages = std::span<const iovec>(output.runs).first(header_count);
   output.append.runs = output.runs;
   output.at = PieceCursor(all.subspan(header_count, extent_count));
   return true;
+}
+
+// The last one: what is not appended goes back.
+void RepairOp::give_output() {
+  VARVE_ASSERT(output_count_ > 0);
+  Output& output = outputs_[--output_count_];
+  if (output.pages != nullptr) context_.repair->give_pages(*output.pages);
+  output.pages = nullptr;
+  if (output.reserved_pages > 0) {
+    context_.flash.unreserve(output.append.target, slice_, output.reserved_pages);
+  }
+  output.reserved_pages = 0;
+}
+
+bool RepairOp::sources_fit() const {
+  const uint64_t limit = context_.tier.limit_bytes(Budget::kRepair);
+  const uint64_t used = context_.tier.used_bytes(Budget::kRepair);
+  VARVE_ASSERT(used <= limit, used, limit);
+  return bytes_of(plan_.source_pages(readable(), output_positions())) <= limit - used;
 }
 
 // The next stripe of which an output holds something. False: none any more.
@@ -428,8 +451,8 @@ void RepairOp::append_done(Output& output) {
   if (append.held) output.pages = nullptr;  // the device's, see RepairPages
   if (append.status.ok() && gone_) {
     context_.flash.release(append.place);
-  } else if (append.status.ok() && context_.catalog->repaired(block_, plan_.attempt(),
-                                                              output.position, append.place)) {
+  } else if (append.status.ok() &&
+             context_.catalog->repaired(block_, plan_.attempt(), output.position, append.place)) {
     ++written_;
     written_bytes_ += bytes_of(append.pages);
   }
@@ -445,15 +468,8 @@ void RepairOp::give_sources() {
 
 void RepairOp::finish(RepairOutcome outcome) {
   give_sources();
-  for (; output_count_ > 0; --output_count_) {
-    Output& output = outputs_[output_count_ - 1];
-    if (output.pages != nullptr) context_.repair->give_pages(*output.pages);
-    output.pages = nullptr;
-    if (output.reserved_pages > 0) {
-      context_.flash.unreserve(output.append.target, slice_, output.reserved_pages);
-    }
-    output.reserved_pages = 0;
-  }
+  while (output_count_ > 0)
+    give_output();
   context_.index.lease_drop(base_slot_);
   base_slot_ = ~0u;
   const uint64_t bytes = outcome == RepairOutcome::kDone ? written_bytes_ : planned_bytes_;

@@ -44,6 +44,7 @@ class RepairOp final : public Op {
   // The block went: what comes again under this id is another attempt.
   void forget() { gone_ = true; }
   const BlockId& block() const { return block_; }
+  bool live() const { return base_slot_ != ~0u; }
   void run() override;
   const char* name() const override { return "repair"; }
 
@@ -77,6 +78,8 @@ class RepairOp final : public Op {
   bool read_failed();
   std::optional<RepairOutcome> plan();
   bool take_output(uint32_t position, uint32_t target);
+  void give_output();
+  bool sources_fit() const;
   bool next_stripe();
   std::optional<RepairOutcome> start_reads();
   bool code_some();

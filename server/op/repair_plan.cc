@@ -141,6 +141,24 @@ Loss RepairPlan::loss(uint32_t stripe, uint32_t readable, uint32_t wanted) const
   return loss;
 }
 
+uint32_t RepairPlan::source_pages(uint32_t readable, uint32_t wanted) const {
+  uint32_t most = 0;
+  for (uint32_t s = 0; s < stripe_count(); ++s) {
+    const Loss of = loss(s, readable, wanted);
+    if (of.wanted == 0) continue;
+    uint32_t pages = 0;
+    uint32_t left = scheme_.k;  // the first that are present, as Coder takes them
+    for (uint32_t place = 0; place < scheme_.width() && left > 0; ++place) {
+      if ((of.present >> place & 1) == 0) continue;
+      --left;
+      const uint32_t extent = extent_at(s, place);
+      if (extent != kNoExtent) pages += pages_of(rows_[extent].stored_bytes);
+    }
+    most = std::max(most, pages);
+  }
+  return most;
+}
+
 void RepairPlan::write_header(uint32_t position, bool thin, std::span<const iovec> pages) const {
   VARVE_ASSERT(position < scheme_.width(), position);
   flash::FragmentHeader header = header_;

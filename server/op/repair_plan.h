@@ -38,6 +38,8 @@ class RepairPlan {
   // Places of a stripe: present are those in `readable` fragments and those known to be zeros,
   // wanted those of the fragments to write. Bit p of either: position p.
   Loss loss(uint32_t stripe, uint32_t readable, uint32_t wanted) const;
+  // Pages of the extents to read at once, for the stripe that takes most.
+  uint32_t source_pages(uint32_t readable, uint32_t wanted) const;
   // Header and table as the fragment of `position` begins; flash fills in what names its place.
   void write_header(uint32_t position, bool thin, std::span<const iovec> pages) const;
 

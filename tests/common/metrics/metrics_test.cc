@@ -130,12 +130,16 @@ TEST(MetricSnapshot, MergesShardsByNameAndLabels) {
 }
 
 TEST(MetricSnapshot, MergesAGaugeThatSaysSoByItsWorst) {
-  Gauge a_ok, b_ok, a_used, b_used;
+  Gauge a_ok, b_ok, a_used, b_used, a_eta, b_eta;
   MetricSet a, b;
   a.add({"ok", "", ""}, &a_ok, GaugeMerge::kMin);
   b.add({"ok", "", ""}, &b_ok, GaugeMerge::kMin);
   a.add({"used", "", ""}, &a_used);
   b.add({"used", "", ""}, &b_used);
+  a.add({"eta", "", ""}, &a_eta, GaugeMerge::kMax);
+  b.add({"eta", "", ""}, &b_eta, GaugeMerge::kMax);
+  a_eta.set(5);
+  b_eta.set(9);
   a_ok.set(1);
   a_used.set(1);
   b_used.set(2);
@@ -145,6 +149,7 @@ TEST(MetricSnapshot, MergesAGaugeThatSaysSoByItsWorst) {
   sum.merge(b.snapshot());
   EXPECT_EQ(sum.number("ok"), 0) << "failed for one";
   EXPECT_EQ(sum.number("used"), 3);
+  EXPECT_EQ(sum.number("eta"), 9) << "the slowest";
 }
 
 TEST(MetricSnapshotDeathTest, HoldsANameOnce) {

@@ -36,13 +36,13 @@ TEST(RepairOp, RebuildsEveryLossThatASchemeBears) {
 
 TEST(RepairOp, RebuildsBlocksOfAnyShape) {
   const std::vector<std::vector<uint32_t>> shapes = {
-      {100},                                    // cut no further: fewer extents than k
-      {5000},                                   // two extents
-      {70000},                                  // cut in k
-      {70000, 70000, 70000, 70000, 66000},      // a last stripe of one
-      {70000, 300000, 66000, 66000, 66000},     // stripes by size class
-      std::vector<uint32_t>(130, 4096),         // runs
-      std::vector<uint32_t>(100, 66000),        // a table of two pages
+      {100},                                 // cut no further: fewer extents than k
+      {5000},                                // two extents
+      {70000},                               // cut in k
+      {70000, 70000, 70000, 70000, 66000},   // a last stripe of one
+      {70000, 300000, 66000, 66000, 66000},  // stripes by size class
+      std::vector<uint32_t>(130, 4096),      // runs
+      std::vector<uint32_t>(100, 66000),     // a table of two pages
   };
   for (const auto& shape : shapes) {
     RepairRig rig({.scheme = {.k = 4, .m = 2},
@@ -58,6 +58,10 @@ TEST(RepairOp, RebuildsBlocksOfAnyShape) {
     for (uint32_t n = 0; n < blocks; ++n)
       rig.expect_whole(n);
     rig.expect_at_rest();
+    rig.power_cut();
+    rig.boot();
+    for (uint32_t n = 0; n < blocks; ++n)
+      rig.expect_whole(n);
   }
 }
 

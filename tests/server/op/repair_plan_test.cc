@@ -117,6 +117,18 @@ TEST(RepairPlan, CountsPlacesThatAreKnownToBeZerosAsPresent) {
   EXPECT_EQ(plan.loss(1, all & ~(1u << other), 1u << other).wanted, 0);
 }
 
+TEST(RepairPlan, CountsThePagesThatAStripeTakes) {
+  Lead lead({.k = 2, .m = 1}, {70000, 70000, 200000, 70000, 66000});
+  RepairPlan plan;  // stripes of 18 + 18, 49 and 18 + 17 pages, by size class
+  ASSERT_TRUE(lead.load(plan).ok());
+  const uint32_t holder = plan.fragment_of(2);
+  EXPECT_EQ(plan.source_pages(7u & ~(1u << holder), 1u << holder), 49u) << "its parity, the zeros";
+  const uint32_t other = 1 - holder;
+  EXPECT_EQ(plan.source_pages(7u & ~(1u << other), 1u << other), 36u);
+  EXPECT_EQ(plan.source_pages(3, 4), 49u) << "parity of them all";
+  EXPECT_EQ(plan.source_pages(7, 0), 0u);
+}
+
 TEST(RepairPlan, WritesTheHeaderOfAnotherPosition) {
   Lead lead({.k = 2, .m = 1}, std::vector<uint32_t>(200, 70000));
   RepairPlan plan;
@@ -136,7 +148,8 @@ TEST(RepairPlan, WritesTheHeaderOfAnotherPosition) {
   EXPECT_EQ(std::memcmp(out.data() + 256, lead.bytes.data() + 256, out.size() - 256), 0)
       << "table and zeros";
   plan.write_header(0, true, pieces);
-  EXPECT_EQ(load<flash::FragmentHeader>(out).role, static_cast<uint8_t>(flash::FragmentRole::kData));
+  EXPECT_EQ(load<flash::FragmentHeader>(out).role,
+            static_cast<uint8_t>(flash::FragmentRole::kData));
   EXPECT_EQ(load<flash::FragmentHeader>(out).flags, flash::kFragmentThin);
 }
 

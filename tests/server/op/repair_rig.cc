@@ -49,13 +49,12 @@ void RepairRig::boot() {
     flash::TargetOptions target;
     target.file.path = "platter-" + std::to_string(t);
     target.index = t;
-    target.geometry = {.slices = options.slices,
-                       .segment_pages = options.segment_pages,
-                       .scheme = options.scheme};
+    target.geometry = {
+        .slices = options.slices, .segment_pages = options.segment_pages, .scheme = options.scheme};
     infos.push_back(*flash::prepare_platter(*platters[t], target, uuid_, entropy_));
-    auto device = FaultDevice::wrap(
-        *reactor, make_memory_device(*reactor, *platters[t], {.seed = ++seed_}),
-        {.volatile_cache = true, .seed = ++seed_});
+    auto device =
+        FaultDevice::wrap(*reactor, make_memory_device(*reactor, *platters[t], {.seed = ++seed_}),
+                          {.volatile_cache = true, .seed = ++seed_});
     devices.push_back(device.get());
     own.push_back(std::move(device));
   }
@@ -67,8 +66,8 @@ void RepairRig::boot() {
   t.blocks_max = 64;
   arena = std::make_unique<Arena>(aligned(memory_, kArenaPages));
   tier = std::make_unique<DramTier>(*arena, t);
-  index = std::make_unique<Index>(IndexOptions{
-      .blocks_max = 1024, .scheme = options.scheme, .slice_count = options.slices});
+  index = std::make_unique<Index>(
+      IndexOptions{.blocks_max = 1024, .scheme = options.scheme, .slice_count = options.slices});
   eviction_ = make_leaf_first_lru(index->base_slots_max(), options.targets * options.slices);
   admission_ = make_admit_all();
   flash = *flash::Flash::open(*reactor, clock, entropy_, infos, std::move(own), *this, {});
@@ -119,8 +118,8 @@ void RepairRig::power_cut() {
   };
   static auto& graves = *new std::vector<Grave>;
   graves.push_back({std::move(memory_), std::move(arena), std::move(reactor), std::move(tier),
-                    std::move(index), std::move(eviction_), std::move(admission_),
-                    std::move(flash), std::move(context), std::move(operations)});
+                    std::move(index), std::move(eviction_), std::move(admission_), std::move(flash),
+                    std::move(context), std::move(operations)});
 }
 
 void RepairRig::stop() {
@@ -143,9 +142,8 @@ RepairRig::Written& RepairRig::make(uint32_t n, uint32_t lies) {
   if (written_.size() <= n) written_.resize(n + 1);
   written_[n] = std::make_unique<Written>();
   Written& w = *written_[n];
-  w.attempt = Attempt{.boot_generation = infos[0].super.boot_generation,
-                      .target = 0,
-                      .counter = ++attempts_};
+  w.attempt = Attempt{
+      .boot_generation = infos[0].super.boot_generation, .target = 0, .counter = ++attempts_};
   w.extents.resize(table.count());
   for (uint32_t e = 0; e < table.count(); ++e) {
     w.extents[e].resize(table.bytes_at(e));
@@ -355,6 +353,30 @@ void RepairRig::expect_at_rest() {
   EXPECT_EQ(tier->used_bytes(Budget::kRepair), 0u);
   for (uint32_t t = 0; t < options.targets; ++t)
     EXPECT_EQ(flash->usage(t).reserved_pages, 0u) << "target " << t;
+}
+
+void RepairRig::unplug(uint32_t target) {
+  devices[target]->vanish();
+  std::vector<std::byte> memory;
+  iovec run = {aligned(memory, 1).data(), kPageBytes};
+  flash::Read read;
+  read.kind = flash::Read::Kind::kLead;
+  uint32_t n = 0;
+  uint32_t position = 0;
+  while (index->place_of(locate(n), position).target != target) {
+    position = (position + 1) % options.scheme.width();
+    n += position == 0 ? 1 : 0;
+  }
+  read.block = block(n);
+  read.place = index->place_of(locate(n), position);
+  read.place.lead_pages = 1;
+  read.runs = {&run, 1};
+  bool done = false;
+  read.owner = &done;
+  read.on_done = [](flash::Read& r) { *static_cast<bool*>(r.owner) = true; };
+  flash->read(read);
+  EXPECT_TRUE(run_until([&] { return done && operations->catalog().is_failed(target); }));
+  EXPECT_FALSE(flash->target_ok(target));
 }
 
 void RepairRig::rot(uint32_t n, uint32_t extent) {

@@ -1,6 +1,6 @@
 // RepairRig: the ops of one shard over real flash on platters, for tests of repair: blocks are put
-// there fragment by fragment, with any of them left out, and whole blocks are read back and compared
-// byte by byte. Time is manual; drives can be stuck, rotten, away or cut off.
+// there fragment by fragment, with any of them left out, and whole blocks are read back and
+// compared byte by byte. Time is manual; drives can be stuck, rotten, away or cut off.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,6 +70,8 @@ class RepairRig : flash::FlashUser {
   // what they must be.
   void expect_whole(uint32_t n);
   void expect_at_rest();
+  // The drive is unplugged, and flash has noticed.
+  void unplug(uint32_t target);
   // One bit of an extent on its drive.
   void rot(uint32_t n, uint32_t extent);
   uint64_t visits(RepairOutcome outcome) const {

