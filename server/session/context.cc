@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/session/fence.h"
+#include "server/session/follow.h"
 #include "server/session/formats.h"
 #include "server/session/grants.h"
 #include "server/session/holds.h"
@@ -53,6 +54,7 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
   grants = std::make_unique<Pool<Grant>>(options.grants_sum_max);
   leases = std::make_unique<Pool<SessionLease>>(options.leases_sum_max, shard_count);
   fences = std::make_unique<Pool<PendingFence>>(options.fences_sum_max);
+  follows = std::make_unique<Pool<Follow>>(options.follows_sum_max, shard_count);
   lost_rows.reserve(wire::kLostMax);
   hold_rows.reserve(kHoldRowsMax + 1);
 }
@@ -166,6 +168,15 @@ void SessionMetrics::register_in(MetricSet& set) {
   count("cancel", cancels);
   count("cancel_extent", fences);
   count("holds", holds);
+  count("follow", follows);
+  add_by_code(set, "varve_follow_blocks_total", "Blocks of FOLLOW, by how they ended.",
+              follow_blocks);
+  set.add({"varve_follow_extents_total", "", "Extents sent from where they were received."},
+          &follow_extents);
+  set.add({"varve_follow_bytes_total", "", "Their bytes."}, &follow_bytes);
+  set.add({"varve_follow_waits_total", "",
+           "Commits and aborts that waited for frames on a follower's lane."},
+          &follow_waits);
   set.add({"varve_pull_wants_total", "", "Single extents that pulls asked for."}, &wants);
   const auto lost = [&set](const char* state, const Counter& counter) {
     set.add(

@@ -22,6 +22,7 @@ struct PendingPull;
 struct Grant;
 struct SessionLease;
 struct PendingFence;
+struct Follow;
 class FormatTable;
 
 // Why a frame closed its session: the label of a counter.
@@ -53,8 +54,10 @@ struct SessionMetrics {
   Counter malformed[kMalformedKinds];
   Counter slow[kSlowKinds];
   Counter discarded_frames[kDiscardedKinds], discarded_bytes;
-  Counter matches, releases, renews, reserves, commits, aborts, pulls, cancels, fences, holds;
+  Counter matches, releases, renews, reserves, commits, aborts, pulls, cancels, fences, holds,
+      follows;
   Counter wants;
+  Counter follow_blocks[kCodeCount], follow_extents, follow_bytes, follow_waits;
   Counter lost_extents, late_extents, lost_dropped, lost_frames;
   Counter requests_refused[kCodeCount];
   // Of ids asked for: hits + misses (the first and all behind it) + refused.
@@ -82,8 +85,9 @@ struct SessionContext {
   // all others share one: a peer chooses fingerprints as it likes (M2: never a name twice).
   FormatCounts& counts_of(const Digest& fingerprint);
   void post_to_home(const PullPart& part, Message& message) {
-    shards[part.shard]->reactor().post(message);
+    (part.shard == kHere ? reactor : shards[part.shard]->reactor()).post(message);
   }
+  static constexpr uint32_t kHere = ~0u;  // the shard of a part that stands for this core
 
   Reactor& reactor;
   const SessionOptions options;
@@ -104,6 +108,7 @@ struct SessionContext {
   std::unique_ptr<Pool<Grant>> grants;
   std::unique_ptr<Pool<SessionLease>> leases;
   std::unique_ptr<Pool<PendingFence>> fences;
+  std::unique_ptr<Pool<Follow>> follows;
   std::vector<wire::LostExtent> lost_rows;  // of one LOST
   std::vector<wire::Hold> hold_rows;        // of one HELD
   // Never reused within a boot.

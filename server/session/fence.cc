@@ -15,25 +15,35 @@ bool Fences::owed(const wire::Cancel& body) const {
   return false;
 }
 
-void Fences::fence(uint64_t op, const wire::Cancel& body, const PullPart& pull) {
+// Null: it is owed already, or the session goes.
+PendingFence* Fences::take(uint64_t op, const wire::Cancel& body) {
   VARVE_ASSERT(body.block != wire::kWhole);
   VARVE_ASSERT(body.extent < kExtentsMax, body.extent);
   SessionContext& context = scope_.context;
-  if (owed(body)) return;  // it is answered by the first
+  if (owed(body)) return nullptr;  // it is answered by the first
   if (count() >= context.options.fences_max) {
-    return scope_.fail(Status::quota("fences_max CANCELs of extents are unanswered"));
+    scope_.fail(Status::quota("fences_max CANCELs of extents are unanswered"));
+    return nullptr;
   }
   PendingFence* fence = context.fences->take();
   if (fence == nullptr) {
-    return scope_.fail(Status::overloaded("fences_sum_max CANCELs of extents are unanswered"));
+    scope_.fail(Status::overloaded("fences_sum_max CANCELs of extents are unanswered"));
+    return nullptr;
   }
   fence->fences = this;
   fence->op = op;
+  fence->at_end = false;
   fence->answer = {body.target_op, body.block, body.extent};
   fence->began_ns = context.reactor.now_ns();
   live_.push_back(fence);
+  return fence;
+}
+
+void Fences::fence(uint64_t op, const wire::Cancel& body, const PullPart& pull) {
+  PendingFence* fence = take(op, body);
+  if (fence == nullptr) return;
   FencePart& part = fence->part;
-  part.session_reactor = &context.reactor;
+  part.session_reactor = &scope_.context.reactor;
   part.shard = pull.shard;
   part.status = Status();
   part.on_back = on_fenced;
@@ -43,20 +53,36 @@ void Fences::fence(uint64_t op, const wire::Cancel& body, const PullPart& pull) 
   part.number = pull.number;
   part.position = body.block;
   part.extent = body.extent;
-  context.shards[pull.shard]->submit(part);
+  scope_.context.shards[pull.shard]->submit(part);
+}
+
+void Fences::fence_at_end(uint64_t op, const wire::Cancel& body) {
+  if (PendingFence* fence = take(op, body); fence != nullptr) fence->at_end = true;
+}
+
+void Fences::op_ended(uint64_t target_op) {
+  PendingFence* next = nullptr;
+  for (PendingFence* fence = live_.front(); fence != nullptr; fence = next) {
+    next = live_.next(fence);
+    if (fence->at_end && fence->answer.target_op == target_op) answer(*fence);
+  }
 }
 
 void Fences::on_fenced(Part& part) {
   auto& fence = *static_cast<PendingFence*>(part.owner);
-  Fences& self = *fence.fences;
-  SessionContext& context = self.scope_.context;
-  VARVE_ASSERT(fence.linked());
   VARVE_ASSERT(part.status.ok());  // there is nothing that a home could refuse
+  VARVE_ASSERT(!fence.at_end);
+  fence.fences->answer(fence);
+}
+
+void Fences::answer(PendingFence& fence) {
+  SessionContext& context = scope_.context;
+  VARVE_ASSERT(fence.linked());
   context.metrics.fence_ns.record(context.reactor.now_ns() - fence.began_ns);
-  self.scope_.reply(context.encoder().fenced(fence.op, fence.answer));
-  self.live_.remove(&fence);
+  scope_.reply(context.encoder().fenced(fence.op, fence.answer));
+  live_.remove(&fence);
   context.fences->give(&fence);
-  self.scope_.something_ended();
+  scope_.something_ended();
 }
 
 }  // namespace varve

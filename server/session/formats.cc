@@ -131,4 +131,11 @@ Result<ExtentRange> extents_of_layers(const ExtentTable& table, uint32_t layer_f
   return range;
 }
 
+uint64_t bytes_of_range(const ExtentTable& table, const ExtentRange& range) {
+  VARVE_ASSERT(range.first < range.end, range.first, range.end);
+  VARVE_ASSERT(range.end <= table.data_count(), range.end);
+  const ExtentSpec& last = table.extents[range.end - 1];
+  return last.block_offset + last.bytes - table.extents[range.first].block_offset;
+}
+
 }  // namespace varve

@@ -82,5 +82,6 @@ struct ExtentRange {
 };
 Result<ExtentRange> extents_of_layers(const ExtentTable& table, uint32_t layer_first,
                                       uint32_t layer_count);
+uint64_t bytes_of_range(const ExtentTable& table, const ExtentRange& range);
 
 }  // namespace varve

@@ -104,7 +104,8 @@ void Grants::begin(Grant& grant, const Begin& begin) {
   grant.failure = Status();
   grant.receives = 0;
   grant.complete = 0;
-  grant.commit_waits = false;
+  grant.commit_waits = grant.leaving = false;
+  VARVE_ASSERT(grant.sends == 0 && grant.followers.empty());
   grant.answer = Grant::Answer::kNone;
   grant.bytes = 0;
   for (uint32_t e = 0; e < begin.table->count(); ++e) {
@@ -220,10 +221,7 @@ void Grants::received(ExtentReceive& receive) {
   progress.busy = 0;
   --grant->receives;
   scope_.context.metrics.pushed_bytes.add(receive.bytes);
-  if (grant->state == Grant::State::kDraining) {
-    if (grant->receives == 0) submit_abort(*grant);
-    return;
-  }
+  if (grant->state == Grant::State::kDraining) return try_abort(*grant);
   VARVE_ASSERT(grant->state == Grant::State::kReceiving);
   // The pieces were just written by the socket: they are in the cache now and not later.
   for (uint32_t i = 0; i < receive.where.count; ++i) {
@@ -247,6 +245,7 @@ void Grants::extent_complete(Grant& grant, ExtentReceive& receive) {
     progress.decoded_xxh3 = decoded_xxh3(grant, receive.extent, progress.received_bytes);
     zero_pad(grant.loan, receive.extent, progress.received_bytes);
     ++grant.complete;
+    followers_see(grant);
   }
   if (grant.commit_waits) try_commit(grant);
 }
@@ -261,7 +260,7 @@ void Grants::dropped(ExtentReceive& receive) {
   grant->progress[receive.extent].busy = 0;
   --grant->receives;
   if (grant->state == Grant::State::kDraining) {
-    if (grant->receives == 0) submit_abort(*grant);
+    try_abort(*grant);
   } else {
     end(*grant, Status::unavailable("the lane of an extent was closed"));
   }
@@ -328,10 +327,13 @@ void Grants::try_commit(Grant& grant) {
       return end(grant, Status::corrupt("the committed table is not what was received"));
     }
   }
-  submit_commit(grant);
+  grant.leaving = true;
+  if (grant.sends == 0) return submit_commit(grant);
+  scope_.context.metrics.follow_waits.add();
 }
 
 void Grants::submit_commit(Grant& grant) {
+  VARVE_ASSERT(grant.leaving);
   grant.state = Grant::State::kCommitting;
   scope_.context.reactor.cancel(grant.timer);
   grant.commit.push = grant.loan.push;
@@ -341,6 +343,7 @@ void Grants::submit_commit(Grant& grant) {
 
 void Grants::submit(Grant& grant, Part& part, Part::Back on_back) {
   VARVE_ASSERT(grant.receives == 0);  // the loan goes home: nothing writes into its slabs
+  VARVE_ASSERT(grant.sends == 0);     // nor reads them
   VARVE_ASSERT(!grant.timer.armed());
   part.session_reactor = &scope_.context.reactor;
   part.shard = grant.shard;
@@ -358,6 +361,7 @@ void Grants::on_committed(Part& part) {
   SessionContext& context = grants.scope_.context;
   context.metrics.commit_ns.record(context.reactor.now_ns() - grant.commit_began_ns);
   if (part.status.ok()) grant.counts->pushed_blocks.add();
+  followers_end(grant, part.status.ok() ? Code::kOk : Code::kCancelled);
   grants.answer(grant, part.status);
   grants.finish(grant);
 }
@@ -402,10 +406,28 @@ void Grants::end(Grant& grant, Status why) {
   grant.failure = why;
   scope_.context.reactor.cancel(grant.timer);
   grant.state = Grant::State::kDraining;
-  if (grant.receives == 0) return submit_abort(grant);
+  followers_end(grant, why.code() == Code::kTimedOut ? Code::kTimedOut : Code::kCancelled);
+  if (grant.sends > 0) scope_.context.metrics.follow_waits.add();
+  if (grant.receives == 0) return try_abort(grant);
   if (scope_.over()) return;  // its lanes are being closed: their fence is bounded already
   grant.timer.on_fire = on_drain_over;
   scope_.context.reactor.arm(grant.timer, scope_.context.options.drain_stall_ms_max * kMillisecond);
+}
+
+// The bound of `receives` is the timer's, that of `sends` their follower's.
+void Grants::try_abort(Grant& grant) {
+  VARVE_ASSERT(grant.state == Grant::State::kDraining);
+  if (grant.receives > 0) return;
+  scope_.context.reactor.cancel(grant.timer);
+  if (grant.sends == 0) submit_abort(grant);
+}
+
+void Grants::send_over(Grant& grant) {
+  VARVE_ASSERT(grant.sends > 0);
+  if (--grant.sends > 0) return;
+  if (grant.state == Grant::State::kDraining) return try_abort(grant);
+  VARVE_ASSERT(grant.state == Grant::State::kReceiving);
+  if (grant.leaving) submit_commit(grant);
 }
 
 void Grants::submit_abort(Grant& grant) {
@@ -446,6 +468,7 @@ void Grants::answer(Grant& grant, Status status) {
 
 void Grants::finish(Grant& grant) {
   VARVE_ASSERT(count_ > 0);
+  VARVE_ASSERT(grant.followers.empty());
   live_.remove(&grant);
   grant.state = Grant::State::kFree;
   grant.loan = {};

@@ -3,13 +3,14 @@
 // Payload of EXTENT frames is received straight into the lent slabs, its CRC32C continues over the
 // pieces as they arrive, its XXH3 is taken over the slab when an extent is complete, its pad is
 // zeroed, and the table of COMMIT is written into the header pages. A loan goes back to its home by
-// CommitPart or AbortPart, never while a receive is in flight into it. Only this file knows whether
-// one is.
+// CommitPart or AbortPart, never while a receive is in flight into it, nor a follower's frame out
+// of it. Only this file knows whether one is.
 #pragma once
 
 #include <array>
 
 #include "server/session/context.h"
+#include "server/session/follow.h"
 #include "server/session/lane.h"
 
 namespace varve {
@@ -30,7 +31,7 @@ struct Grant : ListHook {
   enum class State : uint8_t {
     kFree,        // in the pool, or reserved by a RESERVE in flight
     kReceiving,   // the slabs are ours
-    kDraining,    // must go back, but a receive is in flight into it
+    kDraining,    // must go back, but a receive is in flight into it, or a send out of it
     kCommitting,  // CommitPart is at the home
     kAborting,    // AbortPart is at the home
   };
@@ -50,7 +51,15 @@ struct Grant : ListHook {
   uint32_t receives = 0;      // in flight into the slabs
   uint32_t complete = 0;      // extents
   bool commit_waits = false;  // COMMIT came before the last extent
-  uint64_t answer_op = 0;     // of COMMIT or ABORT
+  bool leaving = false;       // verified whole; only `sends` keep it from its home
+  uint32_t sends = 0;         // frames of the slabs on followers' lanes
+  List<FollowedBlock> followers;
+  // Verified and ours: a follower may send it.
+  bool has(uint32_t extent) const {
+    return state == State::kReceiving && !leaving && failure.ok() && progress[extent].busy == 0 &&
+           progress[extent].received_bytes == table->bytes_at(extent);
+  }
+  uint64_t answer_op = 0;  // of COMMIT or ABORT
   enum class Answer : uint8_t { kNone, kCommitted, kAborted } answer = Answer::kNone;
   Nanos commit_began_ns = 0;
   Timer timer;  // the reservation; then, while it drains, the bound of that
@@ -87,6 +96,7 @@ class Grants {
   void abort(uint64_t op, const wire::Abort& body);
   void cancel(uint64_t reserve_op);  // CANCEL of a RESERVE that has been answered
   void end_all();                    // session end
+  void send_over(Grant& grant);      // a follower's frame has left its lane, or never will
   uint32_t count() const { return count_; }
   const SessionScope& scope() const { return scope_; }
 
@@ -97,6 +107,7 @@ class Grants {
   void try_commit(Grant& grant);
   void submit_commit(Grant& grant);
   void end(Grant& grant, Status why);
+  void try_abort(Grant& grant);
   void submit_abort(Grant& grant);
   void submit(Grant& grant, Part& part, Part::Back on_back);
   static void on_reservation_over(Timer& timer);

@@ -81,7 +81,7 @@ uint64_t list_holds(const SessionContext& context, uint64_t cursor, std::vector<
   for (const auto& pull : context.pulls->all()) {
     if (!pull->linked()) continue;
     wire::Hold row;
-    row.kind = wire::HoldKind::kPull;
+    row.kind = pull->follow == nullptr ? wire::HoldKind::kPull : wire::HoldKind::kFollow;
     row.hold = pull->hold;
     row.bytes = pull->bytes;
     row.count = pull->ids.count;

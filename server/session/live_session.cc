@@ -21,6 +21,7 @@ Allowed allowed_on(wire::FrameType type) {
     case wire::FrameType::kHolds:
     case wire::FrameType::kReserve:
     case wire::FrameType::kPull:
+    case wire::FrameType::kFollow:
     case wire::FrameType::kCancel:
     case wire::FrameType::kCredit:
     case wire::FrameType::kPing:
@@ -163,6 +164,8 @@ void LiveSession::dispatch(const wire::Frame& frame) {
       return grants_.abort(op, std::get<wire::AbortView>(frame.body).body);
     case wire::FrameType::kPull:
       return requests_.pull(op, std::get<wire::PullView>(frame.body));
+    case wire::FrameType::kFollow:
+      return requests_.follow(op, std::get<wire::FollowView>(frame.body));
     case wire::FrameType::kCancel:
       return requests_.cancel(op, std::get<wire::CancelView>(frame.body).body);
     case wire::FrameType::kCredit: {

@@ -23,7 +23,8 @@ void Requests::match(uint64_t op, const wire::MatchView& view) {
   if (format == nullptr) return refuse_match(op, count, Code::kInvalid);
   PendingMatch* request = context.matches->take();
   if (request == nullptr) return refuse_match(op, count, Code::kOverloaded);
-  begin(*request, op, format, view.ids);
+  take_ids(*request, view.ids);
+  begin(*request, op, format);
   request->lease = nullptr;
   request->lease_ms = std::min(view.body.lease_ms, context.options.lease_ms_max);
   request->wants_lease = request->lease_ms > 0;

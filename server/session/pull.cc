@@ -5,18 +5,6 @@
 
 namespace varve {
 
-namespace {
-
-constexpr uint8_t kNoCode = 0xff;  // a position that its home has not answered
-constexpr Nanos kDurationMax =
-    3600 * kSecond;  // durations from the wire: keeps the sums below 2^64
-
-Nanos bounded(uint64_t duration_ns) {
-  return std::min<Nanos>(duration_ns, kDurationMax);
-}
-
-}  // namespace
-
 void Requests::refuse_pull(uint64_t op, Code code) {
   scope_.context.metrics.requests_refused[static_cast<uint8_t>(code)].add();
   wire::Pulled body;
@@ -64,32 +52,28 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
   }
   PendingPull* request = context.pulls->take();
   if (request == nullptr) return refuse_pull(op, Code::kOverloaded);
-  begin(*request, op, format, view.ids);
-  begin_pull(*request, view, range);
+  take_ids(*request, view.ids);
+  begin(*request, op, format);
+  begin_pull(*request, body.deadline_ns);
+  request->want_count = view.wants.size();
+  if (request->want_count > 0) {
+    take_wants(*request, view);
+  } else {
+    request->bytes = bytes_of_range(format->tables[body.rank], range) * request->ids.count;
+  }
   submit_pull_parts(*request, body, lease, range);
 }
 
-void Requests::begin_pull(PendingPull& request, const wire::PullView& view,
-                          const ExtentRange& range) {
+void Requests::begin_pull(PendingPull& request, Nanos deadline_ns) {
   SessionContext& context = scope_.context;
-  const wire::Pull& body = view.body;
   ++pulls_;
   request.timed_out = request.lease_over = false;
   request.sent_bytes = 0;
+  request.follow = nullptr;
   request.hold = ++context.hold_last;
-  request.want_count = view.wants.size();
-  const ExtentTable& table = request.format->tables[body.rank];
-  if (request.want_count > 0) {
-    take_wants(request, view);
-  } else {
-    const ExtentSpec& last = table.extents[range.end - 1];
-    request.bytes = (last.block_offset + last.bytes - table.extents[range.first].block_offset) *
-                    request.ids.count;
-  }
   for (uint32_t i = 0; i < request.ids.count; ++i)
     request.codes[i] = kNoCode;
-  const Nanos deadline_ns =
-      std::min<Nanos>(body.deadline_ns, context.options.pull_ms_max * kMillisecond);
+  deadline_ns = std::min<Nanos>(deadline_ns, context.options.pull_ms_max * kMillisecond);
   request.until_ns = request.began_ns + deadline_ns;
   request.deadline.owner = &request;
   request.deadline.on_fire = [](Timer& timer) {
@@ -113,6 +97,32 @@ void Requests::take_wants(PendingPull& request, const wire::PullView& view) {
     request.bytes += table.bytes_at(request.wants[i].extent);
 }
 
+// All but what is asked for, and when that is wanted.
+PullPart& Requests::fill_part(PendingPull& request, uint32_t shard, uint32_t rank) {
+  PullPart& part = request.parts[shard];
+  part.session_reactor = &scope_.context.reactor;
+  part.shard = shard;
+  part.status = Status();
+  part.on_back = on_pull_part;
+  part.owner = &request;
+  part.session = scope_.id;
+  part.deadline_ns = request.until_ns;
+  part.number = ++scope_.context.pull_part_last;
+  part.request = &request.ids;
+  part.begin = request.begins[shard];
+  part.end = request.begins[shard + 1];
+  part.format = request.format;
+  part.rank = rank;
+  part.lease_over = false;
+  part.codes = request.codes.data();
+  part.cancelled.store(false, std::memory_order_relaxed);
+  part.deliver_data = on_data;
+  part.deliver_credit = on_credit_ask;
+  part.deliver_lost = on_lost;
+  part.credit_unused_bytes = 0;
+  return part;
+}
+
 void Requests::submit_pull_parts(PendingPull& request, const wire::Pull& body,
                                  const SessionLease* lease, const ExtentRange& range) {
   SessionContext& context = scope_.context;
@@ -128,35 +138,16 @@ void Requests::submit_pull_parts(PendingPull& request, const wire::Pull& body,
         request.codes[request.ids.positions[i]] = static_cast<uint8_t>(Code::kOk);
       continue;
     }
-    part.session_reactor = &context.reactor;
-    part.shard = s;
-    part.status = Status();
-    part.on_back = on_pull_part;
-    part.owner = &request;
-    part.session = scope_.id;
-    part.deadline_ns = request.until_ns;
-    part.number = ++context.pull_part_last;
-    part.request = &request.ids;
-    part.begin = request.begins[s];
-    part.end = request.begins[s + 1];
-    part.format = request.format;
-    part.rank = body.rank;
+    fill_part(request, s, body.rank);
     // A lease that pinned nothing at this home promises nothing of it: best effort there.
     part.lease = lease == nullptr ? 0 : lease->by_shard[s];
     part.lease_required = part.lease != 0;
-    part.lease_over = false;
     part.extent_first = range.first;
     part.extent_end = range.end;
     part.wants = request.want_count == 0 ? nullptr : request.wants.data() + want_begin;
     part.want_count = want_end - want_begin;
     part.first_wanted_ns = request.began_ns + bounded(body.slack_ns);
     part.layer_ns = bounded(body.layer_ns);
-    part.codes = request.codes.data();
-    part.cancelled.store(false, std::memory_order_relaxed);
-    part.deliver_data = on_data;
-    part.deliver_credit = on_credit_ask;
-    part.deliver_lost = on_lost;
-    part.credit_unused_bytes = 0;
     ++request.parts_out;
     context.shards[s]->submit(part);
   }
@@ -166,6 +157,12 @@ void Requests::submit_pull_parts(PendingPull& request, const wire::Pull& body,
 void Requests::on_data(Message& message) {
   auto& send = *static_cast<DataSend*>(message.owner);
   auto& request = *static_cast<PendingPull*>(send.part->owner);
+  if (Follow* follow = request.follow; follow != nullptr) {
+    VARVE_ASSERT(send.data.block < request.ids.count, send.data.block);
+    if (send.data.attempt != follow->attempts[send.data.block]) {
+      follow->blocks[send.data.block].is_other = true;
+    }
+  }
   request.requests->data_out_.send(send);
 }
 
@@ -196,6 +193,7 @@ void Requests::stop_pull(PendingPull& pull) {
   credit_.drop(&pull, Status::cancelled("the pull was stopped"));
   data_out_.drop(pull);
   lost_out_.drop(pull);
+  if (pull.follow != nullptr) leave_grants(*pull.follow);
   const SessionOptions& options = scope_.context.options;
   const uint64_t seconds = data_out_.queued_bytes() / options.lane_rate_bytes_min;
   pull.deadline.on_fire = on_drain_over;
@@ -253,7 +251,7 @@ void Requests::answer_pull(PendingPull& request) {
     }
   }
   body.count = request.lease_over ? 0 : request.ids.count;
-  learn(request);
+  if (request.follow == nullptr) learn(request);  // a follow is as fast as its pusher
   scope_.reply(context.encoder().pulled(request.op, body, {request.codes.data(), body.count}));
   finish(request);
 }

@@ -36,10 +36,17 @@ Status Requests::admit(uint64_t op) {
   return {};
 }
 
-void Requests::begin(RequestBase& request, uint64_t op, const SessionFormat* format,
-                     const wire::ArrayView<BaseId>& ids) {
+void Requests::take_ids(RequestBase& request, const wire::ArrayView<BaseId>& ids) {
+  VARVE_ASSERT(ids.size() <= wire::kIdsMax, ids.size());
+  request.ids.count = ids.size();
+  for (uint32_t i = 0; i < ids.size(); ++i)
+    request.ids.ids[i] = ids[i];
+}
+
+// Its ids are there already.
+void Requests::begin(RequestBase& request, uint64_t op, const SessionFormat* format) {
   VARVE_ASSERT(!request.linked());
-  VARVE_ASSERT(ids.size() > 0 && ids.size() <= wire::kIdsMax, ids.size());
+  VARVE_ASSERT(request.ids.count > 0 && request.ids.count <= wire::kIdsMax, request.ids.count);
   VARVE_ASSERT(format != nullptr);
   request.requests = this;
   request.op = op;
@@ -48,12 +55,9 @@ void Requests::begin(RequestBase& request, uint64_t op, const SessionFormat* for
   request.fence_wanted = false;
   request.began_ns = scope_.context.reactor.now_ns();
   request.format = format;
-  request.ids.count = ids.size();
   std::array<uint8_t, wire::kIdsMax> homes;
-  for (uint32_t i = 0; i < ids.size(); ++i) {
-    request.ids.ids[i] = ids[i];
+  for (uint32_t i = 0; i < request.ids.count; ++i)
     homes[i] = static_cast<uint8_t>(scope_.context.home_of(request.ids.ids[i]));
-  }
   split_by_home(request.ids, homes, request.begins);
   live_.push_back(&request);
   scope_.context.metrics.requests.add(1);
@@ -69,6 +73,7 @@ void Requests::finish(RequestBase& request) {
   }
   live_.remove(&request);
   context.metrics.requests.add(-1);
+  fences_.op_ended(request.op);
   switch (request.kind) {
     case RequestBase::Kind::kMatch:
       context.matches->give(static_cast<PendingMatch*>(&request));
@@ -105,6 +110,17 @@ void Requests::cancel(uint64_t op, const wire::Cancel& body) {
   if (request->kind == RequestBase::Kind::kPull) stop_pull(*static_cast<PendingPull*>(request));
 }
 
+void Requests::run() {
+  lost_out_.run();
+  RequestBase* next = nullptr;
+  for (RequestBase* request = live_.front(); request != nullptr; request = next) {
+    next = live_.next(request);
+    if (request->kind != RequestBase::Kind::kPull) continue;
+    auto& pull = *static_cast<PendingPull*>(request);
+    if (pull.follow != nullptr) step(*pull.follow);
+  }
+}
+
 // Of one extent of a pull; the pull goes on. What no pull here ever sends is fenced already.
 void Requests::cancel_extent(uint64_t op, const wire::Cancel& body) {
   SessionContext& context = scope_.context;
@@ -118,6 +134,7 @@ void Requests::cancel_extent(uint64_t op, const wire::Cancel& body) {
     return;
   }
   auto& pull = *static_cast<PendingPull*>(request);
+  if (pull.follow != nullptr) return fences_.fence_at_end(op, body);
   const uint32_t home = context.home_of(pull.ids.ids[body.block]);
   fences_.fence(op, body, pull.parts[home]);
 }

@@ -6,6 +6,7 @@
 // when every part is back, then FENCED (I8).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -13,6 +14,7 @@
 #include "server/session/credit.h"
 #include "server/session/data_out.h"
 #include "server/session/fence.h"
+#include "server/session/follow.h"
 #include "server/session/formats.h"
 #include "server/session/grants.h"
 #include "server/session/leases.h"
@@ -21,6 +23,13 @@
 namespace varve {
 
 class Requests;
+
+inline constexpr uint8_t kNoCode = 0xff;  // of a position that its home has not answered
+
+// Durations from the wire: keeps the sums below 2^64.
+inline Nanos bounded(uint64_t duration_ns) {
+  return std::min<Nanos>(duration_ns, 3600 * kSecond);
+}
 
 struct RequestBase : ListHook {
   enum class Kind : uint8_t { kMatch, kReserve, kPull };
@@ -70,8 +79,9 @@ struct PendingPull : RequestBase {
     uint8_t lane = 0;
   };
   std::unique_ptr<PullPart[]> parts;
-  uint64_t hold = 0;   // its number among all holds
-  uint64_t bytes = 0;  // asked for
+  Follow* follow = nullptr;  // where it begins, for a FOLLOW
+  uint64_t hold = 0;         // its number among all holds
+  uint64_t bytes = 0;        // asked for
   Nanos until_ns = 0;
   // Single extents, where that is what was asked for; shard s has [want_begins[s], ..[s + 1]).
   uint32_t want_count = 0;
@@ -94,7 +104,9 @@ class Requests {
   void reserve(uint64_t op, const wire::ReserveView& view);
   void pull(uint64_t op, const wire::PullView& view);
   void cancel(uint64_t op, const wire::Cancel& body);
-  void run() { lost_out_.run(); }  // once a turn
+  void follow(uint64_t op, const wire::FollowView& view);
+  void run();  // once a turn
+  void wake() { scope_.something_ended(); }
   bool holds(uint64_t op) const { return find(op) != nullptr; }
   const SessionScope& scope() const { return scope_; }
   void end_all();
@@ -104,8 +116,8 @@ class Requests {
  private:
   RequestBase* find(uint64_t op) const;
   Status admit(uint64_t op);
-  void begin(RequestBase& request, uint64_t op, const SessionFormat* format,
-             const wire::ArrayView<BaseId>& ids);
+  void take_ids(RequestBase& request, const wire::ArrayView<BaseId>& ids);
+  void begin(RequestBase& request, uint64_t op, const SessionFormat* format);
   void finish(RequestBase& request);
   void stop_pull(PendingPull& pull);
   void cancel_extent(uint64_t op, const wire::Cancel& body);
@@ -126,7 +138,8 @@ class Requests {
 
   void refuse_pull(uint64_t op, Code code);
   Status check_pull(const wire::PullView& view, const SessionFormat* format, ExtentRange* range);
-  void begin_pull(PendingPull& request, const wire::PullView& view, const ExtentRange& range);
+  void begin_pull(PendingPull& request, Nanos deadline_ns);
+  PullPart& fill_part(PendingPull& request, uint32_t shard, uint32_t rank);
   void take_wants(PendingPull& request, const wire::PullView& view);
   void submit_pull_parts(PendingPull& request, const wire::Pull& body, const SessionLease* lease,
                          const ExtentRange& range);
@@ -136,6 +149,28 @@ class Requests {
   static void on_lost(Message& message);
   static void on_drain_over(Timer& timer);
   void answer_pull(PendingPull& request);
+
+  // follow.cc
+  friend void followers_see(Grant& grant);
+  friend void followers_end(Grant& grant, Code code);
+  Status check_follow(const wire::FollowView& view, const SessionFormat* format,
+                      ExtentRange* range);
+  void begin_follow(Follow& follow, PendingPull& pull, const wire::Follow& body,
+                    const ExtentRange& range);
+  void find_grants(Follow& follow);
+  void step(Follow& follow);
+  void ask_window(Follow& follow);
+  static void on_follow_credit(Message& message);
+  void send_window(Follow& follow);
+  void send_extent(Follow& follow, uint32_t position);
+  void watch_sends(Follow& follow);
+  static void on_follow_sent(Message& message);
+  static void on_follow_stalled(Timer& timer);
+  void ask_home(Follow& follow, uint32_t shard);
+  static void on_follow_part(Part& part);
+  void block_over(FollowedBlock& block, Code code);
+  void leave_grants(Follow& follow);
+  void end_follow(Follow& follow);
   void learn(const PendingPull& request);
 
   SessionScope& scope_;

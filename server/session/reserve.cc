@@ -22,7 +22,8 @@ void Requests::reserve(uint64_t op, const wire::ReserveView& view) {
   }
   PendingReserve* request = context.reserves->take();
   if (request == nullptr) return refuse_reserve(op, Code::kOverloaded);
-  begin(*request, op, format, view.ids);
+  take_ids(*request, view.ids);
+  begin(*request, op, format);
   const uint32_t count = request->ids.count;
   request->rank = body.rank;
   request->hold_ns = std::min(body.hold_ms, context.options.reserve_ms_max) * kMillisecond;

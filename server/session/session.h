@@ -10,8 +10,8 @@
 //   aborted once no
 //      receive is in flight into their slabs, its leases released; zero is left (I6).
 //   N4 limits per session and in sum: sessions, lanes, formats, requests, grants, pulls, leases,
-//   fences, credit. N5 a slow or silent client is dropped: handshake_ms_max, idle ping/pong, stall
-//   of a lane (F5), drain_stall_ms_max.
+//   fences, follows, credit. N5 a slow or silent client is dropped: handshake_ms_max, idle
+//   ping/pong, stall of a lane (F5), drain_stall_ms_max.
 #pragma once
 
 #include <memory>
@@ -51,6 +51,7 @@ struct SessionOptions {
   uint32_t grants_sum_max = 4096;
   uint32_t leases_sum_max = 4096;
   uint32_t fences_sum_max = 8192;
+  uint32_t follows_sum_max = 32;  // 190 KiB each; in one session they count as pulls
   uint32_t handshake_ms_max = 5000;
   uint32_t idle_ms_max = 60000;  // no frame at all: ping at half of it, close at the end
   uint32_t reserve_ms_max = 60000;

@@ -194,8 +194,13 @@ void FakeHome::drop_push(PushOp* push) {
     return static_cast<void*>(held.get()) == static_cast<void*>(push);
   });
   VARVE_ASSERT(at != pushes_.end());
-  // Poison: a receive that is still in flight into a page given back would be seen by its next
-  // owner.
+  // Poison: a receive or a send that is still in flight in a page given back would be seen.
+  TierBlock& block = *(*at)->tier_block;
+  for (uint32_t e = 0; e < block.extent_count; ++e) {
+    const Slab& slab = tier_.extent(block, e);
+    for (uint64_t offset = 0; offset < bytes_of(slab.page_count); offset += kPageBytes)
+      std::memset(arena_->byte_at(slab, offset), 0xee, kPageBytes);
+  }
   tier_.unpin(*(*at)->tier_block);
   tier_.forget(*(*at)->tier_block);
   pushes_.erase(at);
@@ -283,6 +288,7 @@ void FakeHome::commit(CommitPart& part) {
     extents.push_back(std::move(bytes));
   }
   stored[push.block] = std::move(extents);
+  attempts[push.block] = push.attempt;
   known[push.block.base] = wire::TierKind::kDram;
   drop_push(part.push);
   back(part, {});
@@ -457,7 +463,7 @@ void FakeHome::send_window(Pull& pull) {
       send->data.offset = offset;
       send->data.entry.stored_bytes = static_cast<uint32_t>(bytes.size());
       send->data.entry.decoded_bytes = send->data.entry.stored_bytes;
-      send->data.attempt = {1, shard_, 1};
+      send->data.attempt = attempts.count(block) > 0 ? attempts[block] : Attempt{1, shard_, 1};
       send->part = pull.part;
       send->owner = &pull;
       send->back = on_data;
@@ -693,6 +699,20 @@ uint64_t TestClient::pull_wants(uint32_t handle, const std::vector<BaseId>& ids,
   body.deadline_ns = 10 * kSecond;
   body.count = static_cast<uint32_t>(ids.size());
   urgent->send(encoder().pull(next_op, body, ids, wants));
+  return next_op++;
+}
+
+uint64_t TestClient::follow(uint32_t handle, const std::vector<BaseId>& ids,
+                            const std::vector<Attempt>& attempts, Nanos deadline_ns) {
+  wire::Follow body;
+  body.format = handle;
+  body.deadline_ns = deadline_ns;
+  body.layer_count = static_cast<uint32_t>(format.ranks[0].size());
+  body.count = static_cast<uint32_t>(ids.size());
+  std::vector<wire::FollowBlock> blocks;
+  for (size_t i = 0; i < ids.size(); ++i)
+    blocks.push_back({ids[i], attempts[i]});
+  urgent->send(encoder().follow(next_op, body, blocks));
   return next_op++;
 }
 

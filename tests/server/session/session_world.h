@@ -59,6 +59,7 @@ class FakeHome final : public Shard {
   std::vector<uint64_t> pull_leases;
   std::vector<Nanos> credit_order;  // wanted_ns of windows in the order they got credit
   std::map<BlockId, std::vector<std::vector<std::byte>>> stored;  // committed extents
+  std::map<BlockId, Attempt> attempts;                            // of them, where one committed
   uint64_t window_bytes = kMiB;
   uint32_t sends_posted = 0, sends_returned = 0, sends_cancelled = 0, sends_failed = 0;
   bool send_slowly = false;  // one DATA frame per release_sends()
@@ -160,6 +161,8 @@ class TestClient {
   // Just these extents.
   uint64_t pull_wants(uint32_t format, const std::vector<BaseId>& ids,
                       const std::vector<wire::Want>& wants);
+  uint64_t follow(uint32_t format, const std::vector<BaseId>& ids,
+                  const std::vector<Attempt>& attempts, Nanos deadline_ns = 10 * kSecond);
   uint64_t cancel(uint64_t target);
   uint64_t cancel_extent(uint64_t target, uint32_t block, uint32_t extent);
   void credit(uint64_t bytes);
