@@ -153,6 +153,8 @@ void describe(CLI::App& app, ServerConfig& config) {
   add_number(app, "--drain-ms", config.drain_ms, "bound of a graceful stop [10000]");
   add_number(app, "--scrub-interval-s", config.scrub_interval_s,
              "read and verify all of the flash once in this time; 0: never [86400]");
+  add_number(app, "--repair-mb-per-s", config.repair_mb_per_s,
+             "fragments that blocks lack are rebuilt at this rate of MB written; 0: never [200]");
   app.add_option("--log-level", config.log_level, "debug, info, warn or error [info]");
   app.add_flag("--print-config", config.print_config, "print the effective settings and exit");
   const char* testing = "Testing (breaks promises on purpose)";

@@ -12,6 +12,7 @@ constexpr uint64_t kDramDefaultMax = kGiB;
 constexpr uint64_t kDramMax = 4096 * kGiB;
 constexpr uint32_t kShardsMax = 16;  // = slices of a large target: a shard owns whole slices
 constexpr uint32_t kScrubIntervalMin = 60, kScrubIntervalMax = 366 * 24 * 3600;
+constexpr uint32_t kRepairMbMax = 100000;
 constexpr uint32_t kTargetsMaxSetting = 32;
 // 16 slices of at least 6 segments of 4 MiB and two checkpoint areas.
 constexpr uint64_t kTargetFloor = 400 * kMiB;
@@ -52,6 +53,17 @@ void check_bytes(std::vector<std::string>& problems, const char* option, uint64_
   if (value >= low && value <= high) return;
   problems.push_back(std::string(option) + " is " + bytes_text(value) + "; it must be " +
                      bytes_text(low) + " to " + bytes_text(high));
+}
+
+// What rebuilding a fragment of the largest block that a push may bring takes: the fragment, at
+// most half of the block, because each of its extents has one as long in another, and the extents
+// of a stripe. Several smaller ones at once share it.
+uint64_t repair_bytes_of(Scheme scheme, uint64_t push_bytes) {
+  if (scheme.m == 0) return 0;
+  const uint64_t stripe_bytes = scheme.k * uint64_t{kExtentBytesMax};
+  const uint64_t largest_bytes = kBlockBytesMax + kExtentsMax * uint64_t{kPageBytes} + kMiB;
+  const uint64_t bytes = std::min(push_bytes / 2, largest_bytes) + stripe_bytes;
+  return round_down(std::min(push_bytes, bytes), kPageBytes);
 }
 
 }  // namespace
@@ -105,6 +117,7 @@ std::vector<std::string> ServerConfig::problems() const {
   check_range(out, "--drain-ms", drain_ms, 100, 600000);
   if (scrub_interval_s != 0)
     check_range(out, "--scrub-interval-s", scrub_interval_s, kScrubIntervalMin, kScrubIntervalMax);
+  check_range(out, "--repair-mb-per-s", repair_mb_per_s, 0, kRepairMbMax);
   check_range(out, "--fault-spill-per-mille", faults.spill_per_mille, 0, 1000);
   if (faults.spill_per_mille > 0 && !faults.volatile_cache) {
     out.push_back(
@@ -176,11 +189,11 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
   ShardSizes sizes;
   sizes.arena_bytes = round_down(config.dram_bytes / config.shards, kPageBytes);
   // A quarter each for pushes and pulls in flight, so that neither starves the other (I11), and
-  // half to stay as cache; an eighth of the whole for repair where there is something to repair
-  // with. Follow joins with its op.
+  // half to stay as cache, less what repair takes where there is something to repair with. Follow
+  // joins with its op.
   sizes.push_bytes = round_down(sizes.arena_bytes / 4, kPageBytes);
   sizes.pull_bytes = sizes.push_bytes;
-  if (config.scheme.m > 0) sizes.repair_bytes = round_down(sizes.arena_bytes / 8, kPageBytes);
+  sizes.repair_bytes = repair_bytes_of(config.scheme, sizes.push_bytes);
   sizes.resident_bytes =
       sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes - sizes.repair_bytes;
   sizes.dram_blocks_max = static_cast<uint32_t>(
@@ -225,6 +238,7 @@ std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) con
   line("--metrics-file", metrics_path());
   line("--drain-ms", std::to_string(drain_ms));
   line("--scrub-interval-s", std::to_string(scrub_interval_s));
+  line("--repair-mb-per-s", std::to_string(repair_mb_per_s));
   line("--log-level", log_level);
   line("--fault-volatile-cache", faults.volatile_cache ? "on" : "off");
   line("--fault-spill-per-mille", std::to_string(faults.spill_per_mille));

@@ -68,6 +68,10 @@ struct ServerConfig {
   // Every live fragment is read and verified once in this time; 0 = never. A day, because rot that
   // is found while a copy exists elsewhere is cheap, and a drive does not notice a day's pace.
   uint32_t scrub_interval_s = 24 * 3600;
+  // Fragments that blocks lack are rebuilt at this rate of bytes written, of the whole node and on
+  // average; 0 = never. MB are millions. A fifth of what one drive of today takes: a lost TB is
+  // back in an hour and a half, and readers, who go first, hardly notice.
+  uint32_t repair_mb_per_s = 200;
   std::string log_level = "info";  // debug, info, warn, error
   FaultSettings faults;
   bool testing = false;  // --i-am-testing
@@ -108,7 +112,7 @@ struct ShardSizes {
   uint64_t arena_bytes = 0;  // of DRAM, whole pages
   uint64_t push_bytes = 0;   // limits of the tier's budgets; their sum is at most the arena
   uint64_t pull_bytes = 0;
-  uint64_t repair_bytes = 0;  // where blocks have parity
+  uint64_t repair_bytes = 0;  // where blocks have parity: any that a push may bring can be rebuilt
   uint64_t resident_bytes = 0;
   uint32_t dram_blocks_max = 0;
   uint32_t index_blocks_max = 0;

@@ -126,6 +126,7 @@ OpOptions ShardImpl::op_options() const {
   o.lease_ms_max = options_.lease_ms_max;
   o.epoch = options_.epoch;
   o.scheme = options_.scheme;
+  o.repair_bytes_per_s = options_.repair_bytes_per_s;
   o.buffer_index = buffer_index_;
   return o;
 }

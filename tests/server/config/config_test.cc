@@ -71,6 +71,7 @@ TEST(Config, EveryBadSettingHasItsSentence) {
       {"--shards is 17", [](ServerConfig& c) { c.shards = 17; }},
       {"--drain-ms is 1", [](ServerConfig& c) { c.drain_ms = 1; }},
       {"--scrub-interval-s is 1", [](ServerConfig& c) { c.scrub_interval_s = 1; }},
+      {"--repair-mb-per-s is 100001", [](ServerConfig& c) { c.repair_mb_per_s = 100001; }},
       {"--log-level is \"loud\"", [](ServerConfig& c) { c.log_level = "loud"; }},
       {"--fault-spill-per-mille is 1001", [](ServerConfig& c) { c.faults.spill_per_mille = 1001; }},
       {"needs --fault-volatile-cache",
@@ -154,6 +155,7 @@ TEST(Config, PrintSaysWhereEachValueComesFrom) {
   EXPECT_NE(text.find("listen = 127.0.0.1:7440  (command line)"), std::string::npos) << text;
   EXPECT_NE(text.find("targets = 4  (default)"), std::string::npos) << text;
   EXPECT_NE(text.find("scheme = 1+0  (default)"), std::string::npos) << text;
+  EXPECT_NE(text.find("repair-mb-per-s = 200  (default)"), std::string::npos) << text;
   EXPECT_NE(config.print({400 * kMiB}).find("target-0.dat, 400MiB as it is"), std::string::npos);
   EXPECT_NE(config.print({0}).find("target-0.dat, to be created"), std::string::npos);
   EXPECT_NE(text.find("dram-bytes = 1GiB  (this machine)"), std::string::npos) << text;
@@ -172,7 +174,9 @@ TEST(Config, BudgetsOfAShardNeverExceedItsArena) {
       EXPECT_LE(sizes.push_bytes + sizes.pull_bytes + sizes.resident_bytes, sizes.arena_bytes);
       config.scheme = {2, 1};
       const ShardSizes coded = shard_sizes(config, 4 * kGiB);
-      EXPECT_GE(coded.repair_bytes, sizes.arena_bytes / 8 - kPageBytes);
+      EXPECT_GE(coded.repair_bytes, std::min(coded.push_bytes / 2, kBlockBytesMax));
+      EXPECT_LE(coded.repair_bytes, coded.push_bytes);
+      EXPECT_EQ(coded.repair_bytes % kPageBytes, 0u);
       EXPECT_LE(coded.push_bytes + coded.pull_bytes + coded.repair_bytes + coded.resident_bytes,
                 coded.arena_bytes);
       EXPECT_GT(sizes.push_bytes, 0u);

@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "common/placement/placement.h"
+#include "server/config/config.h"
+#include "server/tier/tier.h"
 
 namespace varve {
 namespace {
@@ -127,6 +129,32 @@ TEST(RepairPlan, CountsThePagesThatAStripeTakes) {
   EXPECT_EQ(plan.source_pages(7u & ~(1u << other), 1u << other), 36u);
   EXPECT_EQ(plan.source_pages(3, 4), 49u) << "parity of them all";
   EXPECT_EQ(plan.source_pages(7, 0), 0u);
+}
+
+// The budget that a daemon has: whatever its pushes may bring, one fragment of it can be rebuilt.
+TEST(RepairPlan, FitsTheBudgetOfEveryBlockThatAPushMayBring) {
+  Random random(5);
+  for (uint32_t round = 0; round < 400; ++round) {
+    const Scheme scheme = kSchemes[1 + random.below(kSchemes.size() - 1)];
+    std::vector<uint32_t> shape;
+    const auto most = static_cast<uint32_t>(1) << (8 + random.below(17));
+    for (uint64_t left = 1 + random.below(20); left > 0; --left)
+      shape.push_back(1 + static_cast<uint32_t>(random.below(most)));
+    Lead lead(scheme, shape);
+    RepairPlan plan;
+    ASSERT_TRUE(lead.load(plan).ok());
+    ServerConfig config;  // whose pushes take exactly this block
+    config.scheme = scheme;
+    config.shards = 1;
+    config.dram_bytes = 4 * bytes_of(DramTier::pages_of_block(lead.table));
+    const ShardSizes sizes = shard_sizes(config, kGiB);
+    ASSERT_EQ(sizes.push_bytes, config.dram_bytes / 4);
+    const uint32_t all = (1u << scheme.width()) - 1;
+    for (uint32_t p = 0; p < scheme.width(); ++p) {
+      const uint32_t pages = plan.fragment_pages(p) + plan.source_pages(all & ~(1u << p), 1u << p);
+      EXPECT_LE(bytes_of(pages), sizes.repair_bytes) << scheme.text() << " round " << round;
+    }
+  }
 }
 
 TEST(RepairPlan, WritesTheHeaderOfAnotherPosition) {
