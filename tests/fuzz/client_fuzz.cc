@@ -84,6 +84,7 @@ class Run {
   void call_client();
   void say_frame();
   void say_data(uint64_t op);
+  void say_lost(uint64_t op);
   void say_raw();
   void submit(uint32_t kind);
   void finish();
@@ -109,17 +110,21 @@ class Run {
 };
 
 void Run::go() {
-  table_ = *ExtentTable::of(format_.ranks[0], Scheme{});
+  const uint8_t mode = script_.u8();
+  const Scheme scheme = (mode & 8) != 0 ? Scheme{2, 1} : Scheme{};  // one stripe, or none
+  table_ = *ExtentTable::of(format_.ranks[0], scheme);
   area_bytes_ = table_.block_bytes * kBlocks;
   memory_.assign(area_bytes_ * kOpsMax, kPoison);
 
-  const uint8_t mode = script_.u8();
   ScriptedDaemon::Options daemon_options;
+  daemon_options.k = scheme.k;
+  daemon_options.m = scheme.m;
   daemon_options.attempts_max = 3;  // so that pushes go in windows and pulls stand in line
   daemon_options.pulls_max = 2;
   daemon_options.greet = mode != 255;
   daemon_ = std::make_unique<ScriptedDaemon>(fabric_, daemon_reactor_, daemon_options);
-  static std::map<BlockId, ScriptedDaemon::Stored> store;  // the same for every script
+  static std::map<BlockId, ScriptedDaemon::Stored> stores[2];  // the same for every script
+  auto& store = stores[scheme.m];
   if (store.empty()) {
     for (uint32_t n = 0; n < kBlocks; ++n)
       daemon_->put(BlockId{id_of(n), 0}, table_);
@@ -135,6 +140,7 @@ void Run::go() {
   options.address = daemon_options.address;
   options.bulk_lanes = 1 + mode % 2;
   options.ops_max = kOpsMax;
+  options.hedge_percent = 100;
   if (mode & 4) options.link.send_messages_max = 2;
   core_ = *ClientCore::open(env_, client_reactor_, options);
   const RegionId region = *core_->register_memory(memory_.data(), memory_.size());
@@ -288,7 +294,7 @@ void Run::say_frame() {
   wire::Encoder& e = daemon_->encoder();
   const uint8_t code = script_.u8() < 160 ? 0 : static_cast<uint8_t>(script_.below(kCodeCount));
   const uint32_t count = script_.u8() < 200 ? 1 + script_.below(kBlocks) : script_.u32() % 2049;
-  switch (script_.below(9)) {
+  switch (script_.below(11)) {
     case 0: {
       wire::Matched body;
       body.code = code;
@@ -328,6 +334,10 @@ void Run::say_frame() {
     }
     case 4:
       return daemon_->send(0, e.fenced(op, {op}));
+    case 7:
+      return daemon_->send(0, e.fenced(op, {op, script_.below(kBlocks), script_.below(3)}));
+    case 8:
+      return say_lost(op);
     case 5: {
       wire::FormatOk body;
       body.code = code;
@@ -342,10 +352,41 @@ void Run::say_frame() {
   }
 }
 
+// An extent that is lost or late; mostly its row is right.
+void Run::say_lost(uint64_t op) {
+  const uint32_t block = script_.near(script_.below(kBlocks)) % wire::kIdsMax;
+  const uint32_t extent = script_.near(script_.below(table_.count())) % kExtentsMax;
+  const bool known = block < kBlocks && extent < table_.count();
+  const auto state = static_cast<wire::LostState>(1 + script_.below(2));
+  auto row =
+      daemon_->lost_of(BlockId{id_of(known ? block : 0), 0}, block, known ? extent : 0, state);
+  row.extent = extent;
+  switch (script_.below(10)) {
+    case 0:
+      row.attempt.counter = script_.u8();
+      break;
+    case 1:
+      row.entry.stored_bytes = 1 + script_.u32() % kExtentBytesMax;
+      break;
+    case 2:
+      row.entry.stored_crc ^= 1;
+      break;
+    case 3:
+      row.entry.decoded_xxh3 ^= 1;
+      break;
+    case 4:
+      row.entry.stripe = script_.u8();
+      break;
+    default:
+      break;
+  }
+  daemon_->send_lost(op, row);
+}
+
 void Run::say_data(uint64_t op) {
   const uint32_t block = script_.near(script_.below(kBlocks)) % wire::kIdsMax;
-  const uint32_t extent = script_.near(script_.below(2)) % kExtentsMax;
-  const bool known = block < kBlocks && extent < table_.extents.size();
+  const uint32_t extent = script_.near(script_.below(table_.count())) % kExtentsMax;
+  const bool known = block < kBlocks && extent < table_.count();
   const BlockId id{id_of(known ? block : 0), 0};
   wire::Data data = daemon_->data_of(id, block, known ? extent : 0);
   data.extent = extent;
