@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "server/flash/kill.h"
+
 namespace varve::flash {
 
 namespace {
@@ -107,15 +109,20 @@ FragmentInfo info_of(const CatalogEntry& entry, uint32_t target, uint32_t slice,
   info.place.pages = entry.pages;
   info.place.lead_pages = entry.lead_pages;
   info.block_bytes = entry.block_bytes;
+  info.mark = {.domain = entry.domain,
+               .domain_generation = entry.domain_generation,
+               .lineage = entry.lineage,
+               .lineage_generation = entry.lineage_generation};
   return info;
 }
 
 bool check_entry(const CatalogEntry& entry, uint32_t after, uint32_t segment_pages) {
   if (entry.page < after || entry.page < 1) return false;
   if (entry.pages < 1 || uint32_t{entry.page} + entry.pages >= segment_pages) return false;
+  if (is_kill(entry)) return check_kill(entry);
   if (entry.lead_pages < 1 || entry.lead_pages > entry.pages) return false;
   const Which which = unpack(entry.which);
-  if (which.kill || which.rank >= which.rank_count || which.position >= kWidthMax) return false;
+  if (which.rank >= which.rank_count || which.position >= kWidthMax) return false;
   return !entry.attempt.is_none();
 }
 
@@ -128,8 +135,10 @@ ByteSpan FooterImage::slot(uint32_t i) {
 
 void FooterImage::add(const CatalogEntry& entry) {
   VARVE_ASSERT(count_ < kSegmentFragmentsMax, count_);
-  store(slot(count_), 0, entry);
-  ++count_;
+  uint32_t at = count_++;
+  for (; at > 0 && this->entry(at - 1).page > entry.page; --at)
+    store(slot(at), 0, this->entry(at - 1));
+  store(slot(at), 0, entry);
 }
 
 CatalogEntry FooterImage::entry(uint32_t i) const {

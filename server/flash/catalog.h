@@ -44,6 +44,7 @@ bool check_entry(const CatalogEntry& entry, uint32_t after, uint32_t segment_pag
 class FooterImage {
  public:
   void clear() { count_ = 0; }
+  // In the order of pages: a copy is added when it is whole, a record may have been since it began.
   void add(const CatalogEntry& entry);
   uint32_t count() const { return count_; }
   CatalogEntry entry(uint32_t i) const;

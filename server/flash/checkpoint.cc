@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "server/flash/kill.h"
+
 namespace varve::flash {
 
 namespace {
@@ -130,7 +132,8 @@ void CheckpointOp::filter() {
     if (out_entries_ == kOutPages * kEntriesPerPage) return write_out(Stage::kFilter);
     const CatalogEntry entry = footer_at(cursor_);
     const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), rows_.back().segment);
-    if (!target_.user.on_live(info.block, info.place)) continue;
+    // Records all of them: they count as live until reclaim drops them.
+    if (!is_kill(entry) && !target_.user.on_live(info.block, info.place)) continue;
     put(entry);
     ++rows_.back().entry_count;
     ++entries_;

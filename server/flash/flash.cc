@@ -9,6 +9,7 @@
 #include <string>
 
 #include "server/flash/checkpoint.h"
+#include "server/flash/raise.h"
 #include "server/flash/reclaim.h"
 #include "server/flash/recover.h"
 #include "server/flash/scrub.h"
@@ -46,6 +47,25 @@ class FailureTeller final : public Task {
   uint32_t failed_ = 0, told_ = 0;  // bit i: target i
 };
 
+// A record that waits for room asks again: what keeps blocks from being evicted ends by time.
+constexpr Nanos kKillRetryNs = 50 * kMillisecond;
+
+// Starts the records that may be written, in a turn of its own: none ends inside kill().
+class KillPump final : public Task {
+ public:
+  using Pump = void (*)(void* owner);
+  KillPump(Reactor& reactor, Pump pump, void* owner)
+      : reactor_(reactor), pump_(pump), owner_(owner) {}
+  void wake() { reactor_.make_ready(*this); }
+  void run() override { pump_(owner_); }
+  const char* name() const override { return "flash.kill"; }
+
+ private:
+  Reactor& reactor_;
+  Pump pump_;
+  void* owner_;
+};
+
 // Everything of one target; the order of the members is the order in which they need each other.
 struct Engine {
   Engine(Reactor& reactor, Entropy& entropy, FlashUser& user, const FlashOptions& options,
@@ -56,7 +76,8 @@ struct Engine {
         reader(target),
         reclaim(target, writer),
         checkpoint(target, checkpoint_work),
-        scrub(target) {
+        scrub(target),
+        super(target) {
     for (auto& op : recover)
       op = std::make_unique<RecoverOp>(target, writer, recover_work);
   }
@@ -66,6 +87,9 @@ struct Engine {
   ReclaimOp reclaim;
   CheckpointOp checkpoint;
   ScrubOp scrub;
+  SuperWriter super;
+  uint32_t kills_waiting = 0;
+  KillPump* kills = nullptr;
   FailureTeller* failures = nullptr;
   std::unique_ptr<RecoverOp> recover[kRecoverOps];
   uint32_t recover_next = 0;  // slice
@@ -102,6 +126,9 @@ class FlashImpl final : public Flash {
   void append(Append& append) override;
   void read(Read& read) override;
   void release(const Place& place) override;
+  void kill(Kill& kill) override;
+  void raise(Raise& raise) override;
+  Generations generations() const override { return engines_.front()->target.generations; }
   void checkpoint_now() override;
   void drain() override;
   bool idle() const override;
@@ -120,6 +147,9 @@ class FlashImpl final : public Flash {
   static SliceLog* next_to_checkpoint(void* owner, Target& target);
   static void changed(void* owner, SliceLog& log);
   void drain_step(Engine& engine);
+  void pump_kills();
+  void pump_kills(Engine& engine, SliceLog& log);
+  void raised(Status status);
   void say_recovered(const Engine& engine) const;
   void arm_checkpoint();
   void on_checkpoint_timer();
@@ -129,6 +159,10 @@ class FlashImpl final : public Flash {
   FlashUser& user_;
   FlashOptions options_;
   FailureTeller failures_;
+  KillPump kills_;
+  Raise* raise_ = nullptr;
+  uint32_t raises_out_ = 0;   // targets that write
+  uint32_t raises_done_ = 0;  // that have
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<uint32_t> slice_left_;  // targets that have not recovered this slice
   uint32_t recover_left_ = 0;         // logs
@@ -137,14 +171,22 @@ class FlashImpl final : public Flash {
   Gauge recover_ns_;
   Timer checkpoint_timer_;
   Timer scrub_timer_;
+  Timer kill_retry_;
 };
 
 FlashImpl::FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& options)
-    : reactor_(reactor), user_(user), options_(options), failures_(reactor, user) {
+    : reactor_(reactor),
+      user_(user),
+      options_(options),
+      failures_(reactor, user),
+      kills_(
+          reactor, [](void* owner) { static_cast<FlashImpl*>(owner)->pump_kills(); }, this) {
   checkpoint_timer_.owner = this;
   checkpoint_timer_.on_fire = [](Timer& timer) {
     static_cast<FlashImpl*>(timer.owner)->on_checkpoint_timer();
   };
+  kill_retry_.owner = this;
+  kill_retry_.on_fire = [](Timer& timer) { static_cast<FlashImpl*>(timer.owner)->kills_.wake(); };
   scrub_timer_.owner = this;
   scrub_timer_.on_fire = [](Timer& timer) {
     static_cast<FlashImpl*>(timer.owner)->on_scrub_timer();
@@ -152,6 +194,7 @@ FlashImpl::FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& opti
 }
 
 FlashImpl::~FlashImpl() {
+  reactor_.cancel(kill_retry_);
   reactor_.cancel(checkpoint_timer_);
   reactor_.cancel(scrub_timer_);
 }
@@ -176,11 +219,17 @@ void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeomet
   target.on_changed_owner = this;
   target.metrics.ok.set(target.ok() ? 1 : 0);
   engine.failures = &failures_;
+  engine.kills = &kills_;
+  engine.super.owner = this;
+  engine.super.on_done = [](void* owner, Status status) {
+    static_cast<FlashImpl*>(owner)->raised(status);
+  };
   target.io.on_failed_set(
       [](void* owner, Status) {
         auto& failed = *static_cast<Engine*>(owner);
         failed.target.metrics.ok.set(0);
         failed.failures->note(failed.target.index());
+        failed.kills->wake();
       },
       &engine);
   engine.last_flush.owner = &engine;
@@ -321,6 +370,70 @@ void FlashImpl::release(const Place& place) {
   VARVE_ASSERT(place.segment < log.segment_count(), place.segment);
   log.live_drop(place.segment, place.pages);
   if (ReclaimOp::wants(engine(place.target).target, log)) engine(place.target).reclaim.wake();
+  if (!log.kills.empty()) kills_.wake();
+}
+
+void FlashImpl::kill(Kill& kill) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  VARVE_ASSERT(kill.on_done != nullptr && kill.limit.target == 0);
+  log(kill.target, kill.slice).kills.push(&kill);
+  ++engine(kill.target).kills_waiting;
+  kills_.wake();
+}
+
+void FlashImpl::pump_kills() {
+  for (const auto& engine : engines_) {
+    for (size_t s = 0; s < engine->target.logs.size() && engine->kills_waiting > 0; ++s) {
+      if (engine->target.logs[s] != nullptr) pump_kills(*engine, *engine->target.logs[s]);
+    }
+  }
+}
+
+void FlashImpl::pump_kills(Engine& engine, SliceLog& log) {
+  while (!log.kills.empty()) {
+    const bool over = draining_ || !engine.target.ok();
+    if (!over && !log.ready) return;
+    OpenSegment* open = over ? nullptr : log.take_kill();
+    if (!over && open == nullptr) {  // as a reservation that is refused: reclaim makes room
+      log.room_refused = true;
+      log.room_refused_pages = std::max(log.room_refused_pages, 1u);
+      engine.target.metrics.kill_waits.add();
+      engine.reclaim.wake();
+      if (!kill_retry_.armed()) reactor_.arm(kill_retry_, kKillRetryNs);
+      return;
+    }
+    Kill& kill = *log.kills.pop();
+    --engine.kills_waiting;
+    if (open != nullptr) {
+      engine.writer.kill(log, *open, kill);
+      continue;
+    }
+    kill.status = Status::unavailable("a purge on a target that failed, or in a drain");
+    kill.on_done(kill);
+  }
+}
+
+// On every target that works, at once: a raise that one of them misses is merged into it at the
+// next start.
+void FlashImpl::raise(Raise& raise) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  VARVE_ASSERT(raise_ == nullptr && raise.on_done != nullptr);
+  VARVE_ASSERT(raise.rows.size() <= kDomainsMax, raise.rows.size());
+  raise_ = &raise;
+  raises_done_ = 0;
+  raises_out_ = static_cast<uint32_t>(engines_.size());
+  for (const auto& engine : engines_)
+    engine->super.write(raise.rows);
+}
+
+void FlashImpl::raised(Status status) {
+  VARVE_ASSERT(raise_ != nullptr && raises_out_ > 0);
+  if (status.ok()) ++raises_done_;
+  if (--raises_out_ > 0) return;
+  Raise& raise = *raise_;
+  raise_ = nullptr;
+  raise.status = raises_done_ > 0 ? Status() : Status::unavailable("no target works");
+  raise.on_done(raise);
 }
 
 // Something about the segments of a slice is different: seal, reclaim, checkpoint, drain look at
@@ -331,6 +444,7 @@ void FlashImpl::changed(void* owner, SliceLog& log) {
   engine.writer.seal_quiet(log, self.draining_ ? SealScope::kAll : SealScope::kFull);
   if (engine.reclaim.running() || ReclaimOp::wants(engine.target, log)) engine.reclaim.wake();
   if (log.changed_segments > 0) self.arm_checkpoint();
+  if (!log.kills.empty()) self.kills_.wake();
   if (self.draining_) self.drain_step(engine);
 }
 
@@ -375,6 +489,7 @@ SliceLog* FlashImpl::next_to_checkpoint(void*, Target& target) {
 void FlashImpl::drain() {
   VARVE_ASSERT(reactor_.on_owner_core());
   draining_ = true;
+  kills_.wake();
   reactor_.cancel(checkpoint_timer_);
   reactor_.cancel(scrub_timer_);
   for (const auto& engine : engines_) {
@@ -410,7 +525,8 @@ void FlashImpl::drain_step(Engine& engine) {
 bool FlashImpl::idle() const {
   for (const auto& engine : engines_) {
     if (!engine->target.io.idle() || !engine->target.flusher.idle()) return false;
-    if (!engine->writer.idle() || !engine->reader.idle()) return false;
+    if (!engine->writer.idle() || !engine->reader.idle() || !engine->super.idle()) return false;
+    if (engine->kills_waiting > 0) return false;
     if (engine->reclaim.running() || engine->checkpoint.running() || engine->scrub.running()) {
       return false;
     }
@@ -442,6 +558,7 @@ Flash::Usage FlashImpl::usage(uint32_t target) const {
     usage.live_pages += log->live_pages();
     usage.reserved_pages += log->reserved_pages();
     usage.free_segments += log->free_count();
+    usage.written_pages += log->written_pages;
   }
   return usage;
 }
@@ -502,6 +619,12 @@ void FlashImpl::register_metrics(MetricSet& metrics) {
     counter("reclaim_unaccounted_total", m.reclaim_unaccounted,
             "segments kept because their footer does not list all that lives there");
     counter("reclaim_rot_total", m.reclaim_rot, "rot found by reclaim");
+    counter("kills_total", m.kills, "KILL records appended");
+    counter("kills_recovered_total", m.kills_recovered, "KILL records found at recovery");
+    counter("kills_copied_total", m.kills_copied, "KILL records that reclaim had to keep");
+    counter("kills_dropped_total", m.kills_dropped, "KILL records whose work is done");
+    counter("kill_waits_total", m.kill_waits, "times that a KILL record waited for reclaim");
+    counter("raises_total", m.raises, "superblocks written with new generations");
     counter("room_wanted_total", m.room_wanted, "evictions asked for");
     counter("checkpoints_total", m.checkpoints, "checkpoints written");
     counter("checkpoint_entries_total", m.checkpoint_entries, "fragments in them");

@@ -19,6 +19,9 @@
 //   L6 a target with a request older than io_ns_max has failed: no new I/O to it, its blocks are
 //      lost for now, other targets do not notice.
 //   L7 what recovery counts: fragments and bytes recovered (by source), dropped and why.
+//   L8 what was purged never comes back (I10): recovery tells of every KILL record and of nothing
+//   of
+//      an older generation; a record is kept as long as what it ends may be on a drive.
 #pragma once
 
 #include <memory>
@@ -40,10 +43,30 @@ struct Geometry {       // fixed when a target is formatted; hashed into the sup
   Scheme scheme = {};
 };
 
+// The table of FORMAT 5.1, at most kDomainsMax rows.
+using Generations = std::vector<DomainGeneration>;
+
+// Of which lineage a fragment is, in the generations of its commit.
+struct LineageMark {
+  uint32_t domain = 0;
+  uint32_t domain_generation = 0;
+  uint64_t lineage = 0;
+  uint32_t lineage_generation = 0;
+  bool operator==(const LineageMark&) const = default;
+};
+uint32_t domain_generation(const Generations& rows, uint32_t domain);  // 0 without a row
+// What is committed now carries this.
+LineageMark current_mark(const Generations& rows, uint32_t domain, uint64_t lineage);
+// Committed before a purge that ended it.
+bool is_old(const Generations& rows, const LineageMark& mark);
+// Whether the limit of a purge ends an attempt: by boot generation, then counter, whatever target.
+bool is_killed(const Attempt& attempt, const Attempt& limit);
+
 // What main learns about one target before the shards start.
 struct TargetInfo {
   std::string path;
-  Superblock super;  // as written at this start: boot_generation already raised and flushed
+  Superblock super;         // as written at this start: boot_generation already raised and flushed
+  uint32_t super_page = 1;  // where that stands; the next goes to the other one
   bool formatted_now = false;
   bool is_block_device = false;  // erased segments are discarded there
 };
@@ -52,6 +75,7 @@ struct TargetOptions {
   uint32_t index = 0;
   Geometry geometry;
   uint32_t boot_generation = 0;  // of this start, from common_start(); 0 = one more than it had
+  Generations generations = {};  // from common_start(): what it missed while it was away
 };
 
 // What a target says before anything is written to it. All targets of a node are looked at first,
@@ -63,6 +87,7 @@ struct TargetLook {
   uint32_t boot_generation = 0;
   uint32_t slices = 0;
   uint64_t capacity_bytes = 0;
+  Generations generations = {};
 };
 // Refuses by name what prepare_target() would refuse; writes nothing (a file may be created).
 Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]);
@@ -72,7 +97,8 @@ Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& opt
 // of those that are away now is handed over as one more look.
 struct CommonStart {
   uint32_t boot_generation = 0;
-  uint32_t slices = 0;  // of the targets there are, else chosen for the smallest blank one
+  uint32_t slices = 0;           // of the targets there are, else chosen for the smallest blank one
+  Generations generations = {};  // the larger of each: no target brings back what it did not see go
 };
 // kInvalid: no targets, or targets of different slices. `slices_min`: the number of shards, which
 // blank targets are given at least as many slices as.
@@ -108,6 +134,7 @@ struct FragmentInfo {  // what a header says, for the index
   Attempt attempt;
   Place place;
   uint64_t block_bytes = 0;
+  LineageMark mark = {};
 };
 
 enum class DropReason : uint8_t {
@@ -134,6 +161,9 @@ class FlashUser {
   // pages are dead. Of one attempt found twice the first is kept. May call release() of a place it
   // replaces.
   virtual bool on_recovered(const FragmentInfo& fragment) = 0;
+  // Recovery found a KILL record: no fragment of this id that the limit ends counts, told before or
+  // after, on whatever target. May call release(). Told of each record once for each target.
+  virtual void on_killed(const BaseId& /*base*/, const Attempt& /*limit*/) {}
   // Recovery will tell of this id soon: time to ask memory for its place. Changes nothing.
   virtual void on_recovery_ahead(const BaseId& /*base*/) {}
   // A target failed at run time: what lies there is unreadable until the next start, so every place
@@ -195,6 +225,36 @@ struct Append {
   Done on_done = nullptr;
   void* owner = nullptr;
   Limbo limbo;
+};
+
+// One KILL record on one target (FORMAT 7.4). It needs no reservation and does not fail for space:
+// it waits for recovery of its slice, and where a slice is full, for reclaim.
+struct Kill {
+  using Done = void (*)(Kill&);
+  // in
+  uint32_t target = 0, slice = 0;
+  BaseId base;
+  Attempt limit;      // target 0
+  uint32_t away = 0;  // bit t: target t does not take this purge
+  uint32_t domain = 0;
+  // out: kOk, flushed; kUnavailable (the target failed, or a drain; it may have been written)
+  Status status;
+  Done on_done = nullptr;  // never inside kill()
+  void* owner = nullptr;
+  Kill* next = nullptr;  // flash's
+};
+
+// New generations: written and flushed on every target that works (FORMAT 5.1). One at a time on a
+// node, always by the same shard.
+struct Raise {
+  using Done = void (*)(Raise&);
+  // in
+  Generations rows;
+  // out: kOk, at least one target has them, and what failed meanwhile is not ok any more;
+  // kUnavailable: none has
+  Status status;
+  Done on_done = nullptr;  // never inside raise()
+  void* owner = nullptr;
 };
 
 // One verified read. kLead: header pages + first extent into runs; kExtent: one extent's pages.
@@ -290,7 +350,10 @@ class Flash {
   virtual void append(Append& append) = 0;  // consumes the reservation
   virtual void read(Read& read) = 0;
   virtual void release(const Place& place) = 0;  // the fragment is dead (evicted, dropped)
-  virtual void checkpoint_now() = 0;             // seals nothing; on shutdown and by interval
+  virtual void kill(Kill& kill) = 0;
+  virtual void raise(Raise& raise) = 0;
+  virtual Generations generations() const = 0;  // as of this start, or of the last raise() here
+  virtual void checkpoint_now() = 0;            // seals nothing; on shutdown and by interval
   // Graceful stop: flushes, seals what is open, checkpoints; idle() tells when done.
   virtual void drain() = 0;
   virtual bool idle() const = 0;
@@ -298,6 +361,7 @@ class Flash {
 
   struct Usage {  // of one target, this shard's slices
     uint64_t capacity_pages = 0, live_pages = 0, reserved_pages = 0, free_segments = 0;
+    uint64_t written_pages = 0;  // since the start: appended and copied
   };
   virtual Usage usage(uint32_t target) const = 0;
   virtual void register_metrics(

@@ -251,13 +251,14 @@ struct KillRecord {  // FORMAT 7.4
   uint32_t crc = 0;
   uint64_t segment_sequence = 0;
   uint32_t segment_page = 0;
-  uint32_t rank = 0;
+  uint32_t away = 0;  // bit t: target t of the node did not take this purge
   BaseId base;
-  Attempt attempt;
-  uint64_t killed_sequence = 0;  // of the segment that holds the fragment
-  uint32_t position = 0;
+  Attempt limit;               // target 0; what is not above it is ended
+  uint64_t last_sequence = 0;  // what it ends here lies in segments of sequences up to it
+  uint32_t domain = 0;
   uint32_t reserved = 0;
 };
 static_assert(sizeof(KillRecord) == 96);
+static_assert(offsetof(KillRecord, limit) == 64);
 
 }  // namespace varve::flash

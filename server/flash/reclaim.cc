@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "server/flash/kill.h"
+
 namespace varve::flash {
 
 ReclaimOp::ReclaimOp(Target& target, SegmentWriter& writer) : WindowOp(target), writer_(writer) {
@@ -162,12 +164,24 @@ void ReclaimOp::take_footer(Status status) {
   }
   for (uint32_t i = 0; i < footer_count(); ++i)
     entries_.push_back(footer_at(i));
+  oldest_ = log_->oldest_sequence(victim_);
   return go(Stage::kEntries);
 }
 
 void ReclaimOp::entries() {
   VARVE_ASSERT(cursor_ <= entries_.size(), cursor_);
   for (uint32_t asked = 0; cursor_ < entries_.size() && asked < kVerdictsMax; ++asked) {
+    if (is_kill(entries_[cursor_])) {
+      if (kill_needed(entries_[cursor_], oldest_)) {
+        if (copy_kill(entries_[cursor_])) return wait(1);
+        log_->reclaim_given_up(victim_);
+        return give_up();
+      }
+      log_->live_drop(victim_, 1);
+      target_.metrics.kills_dropped.add();
+      ++cursor_;
+      continue;
+    }
     const FragmentInfo info = info_of(entries_[cursor_], target_.index(), log_->slice(), victim_);
     const FlashUser::Verdict verdict = target_.user.on_reclaim(info.block, info.place);
     if (verdict == FlashUser::Verdict::kReinsert) {
@@ -190,10 +204,32 @@ bool ReclaimOp::copy_begin(const FragmentInfo& from) {
   if (open_ == nullptr) return false;
   VARVE_ASSERT(open_->segment != victim_, victim_);
   from_ = from;
+  copying_kill_ = false;
   io_ = &writer_.open(*log_, *open_);
   to_ = log_->place(*open_, from.place.pages, from.place.lead_pages);
   copied_pages_ = 0;
   tries_ = 0;
+  return true;
+}
+
+// The entry says all that the record does, so there is nothing to read.
+bool ReclaimOp::copy_kill(const CatalogEntry& entry) {
+  FragmentInfo from;
+  from.place = {.target = static_cast<uint8_t>(target_.index()),
+                .slice = static_cast<uint8_t>(log_->slice()),
+                .segment = static_cast<uint16_t>(victim_),
+                .page = entry.page,
+                .pages = 1,
+                .lead_pages = 1};
+  if (!copy_begin(from)) return false;
+  copying_kill_ = true;
+  const Segment& segment = log_->segment(to_.segment);
+  const KillInfo kill = kill_of(entry);
+  fill_kill_record(window_.span(0, 1), kill, {segment.nonce, segment.sequence, to_.page, 1});
+  copy_entry_ = entry_of(kill, to_.page);
+  window_count_ = 1;
+  stage_ = Stage::kCopyWritten;
+  write(target_.offset(*log_, to_.segment, to_.page), 0, 1);
   return true;
 }
 
@@ -258,11 +294,14 @@ void ReclaimOp::copy_lost(DropReason reason, const char* why) {
 
 void ReclaimOp::copied() {
   VARVE_ASSERT(copied_pages_ == from_.place.pages, copied_pages_);
-  VARVE_ASSERT(check_.complete());  // nothing unverified is copied
+  VARVE_ASSERT(copying_kill_ || check_.complete());  // nothing unverified is copied
   io_->footer.add(copy_entry_);
   target_.flusher.note_write();
   copied_any_ = true;
-  if (target_.user.on_moved(from_.block, from_.place, to_)) {
+  if (copying_kill_) {
+    log_->live_drop(victim_, 1);
+    target_.metrics.kills_copied.add();
+  } else if (target_.user.on_moved(from_.block, from_.place, to_)) {
     log_->live_drop(victim_, from_.place.pages);
     target_.metrics.reinserted.add();
     target_.metrics.reinserted_bytes.add(bytes_of(to_.pages));

@@ -59,6 +59,7 @@ class ReclaimOp final : public WindowOp {
   void take_footer(Status status);
   void entries();
   bool copy_begin(const FragmentInfo& from);
+  bool copy_kill(const CatalogEntry& entry);
   void copy_read();
   void copy_take(Status status);
   bool verify_window(uint32_t pages);
@@ -80,6 +81,8 @@ class ReclaimOp final : public WindowOp {
   uint32_t free_best_ = 0;
   bool pressed_ = false;  // somebody was refused: worth copying much for little
   bool copied_any_ = false;
+  bool copying_kill_ = false;
+  uint64_t oldest_ = 0;                // sequence of the slice, the victim aside
   std::vector<CatalogEntry> entries_;  // of the victim; the window is needed for copying
   uint32_t cursor_ = 0;
   FragmentInfo from_;

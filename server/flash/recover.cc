@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "server/flash/kill.h"
+
 namespace varve::flash {
 
 RecoverOp::RecoverOp(Target& target, SegmentWriter& writer, const Work& work)
@@ -504,6 +506,10 @@ bool RecoverOp::confirm_told(uint32_t found_count,
         continue;
       }
     }
+    if (is_kill(entry)) {  // still believed: only its page is given up
+      log_->live_drop(segment_, 1);
+      continue;
+    }
     const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment_);
     target_.metrics.dropped_rot.add();
     target_.metrics.dropped_rot_bytes.add(bytes_of(entry.pages));
@@ -547,6 +553,11 @@ bool RecoverOp::tell_scan() {
 }
 
 void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource source) {
+  if (is_kill(entry)) {
+    log_->live_add(segment, 1);  // until reclaim finds that it is not needed any more
+    target_.metrics.kills_recovered.add();
+    return target_.user.on_killed(entry.base, entry.attempt);
+  }
   if (old_generation(entry)) {
     target_.metrics.dropped_generation.add();
     return target_.metrics.dropped_generation_bytes.add(bytes_of(entry.pages));
@@ -564,17 +575,7 @@ void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource 
 }
 
 bool RecoverOp::old_generation(const CatalogEntry& entry) const {
-  const Superblock& super = target_.info.super;
-  for (uint32_t i = 0; i < super.generation_count; ++i) {
-    const DomainGeneration& current = super.generations[i];
-    if (current.domain != entry.domain) continue;
-    if (current.lineage == 0 && entry.domain_generation < current.domain_generation) return true;
-    if (current.lineage != 0 && current.lineage == entry.lineage &&
-        entry.lineage_generation < current.lineage_generation) {
-      return true;
-    }
-  }
-  return false;
+  return is_old(target_.generations, info_of(entry, 0, 0, 0).mark);
 }
 
 void RecoverOp::end_slice() {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "server/flash/kill.h"
+
 namespace varve::flash {
 
 ScrubOp::ScrubOp(Target& target) : WindowOp(target) {
@@ -139,6 +141,7 @@ void ScrubOp::take_footer(Status status) {
 void ScrubOp::next_entry() {
   VARVE_ASSERT(log_ != nullptr && log_->segment(held_).readers > 0, held_);
   for (uint32_t asked = 0; cursor_ < entries_.size() && asked < kAskMax; ++asked, ++cursor_) {
+    if (is_kill(entries_[cursor_])) continue;  // what it says stands in the footer too
     info_ = info_of(entries_[cursor_], target_.index(), log_->slice(), held_);
     if (!target_.user.on_live(info_.block, info_.place)) continue;
     done_pages_ = 0;

@@ -200,6 +200,35 @@ OpenSegment* SliceLog::take_reclaim(uint32_t pages) {
   return found;
 }
 
+// Reclaim takes victims that gain a sixteenth when it is pressed (reclaim.cc), so a sixteenth of
+// its own segment may go to records without stopping it.
+OpenSegment* SliceLog::take_kill() {
+  OpenSegment* found = nullptr;
+  for (const auto& open : open_) {
+    const bool appends = open->use == SegmentUse::kAppend;
+    if (!appends && open->kills >= kills_in_reclaim_max()) continue;
+    if (fits(*open, 1) && (found == nullptr || appends)) found = open.get();
+  }
+  if (found == nullptr && free_count() > 0) {
+    found = open_new(free_count() > kept_free_ ? SegmentUse::kAppend : SegmentUse::kReclaim);
+  }
+  if (found == nullptr) return nullptr;
+  ++found->pending;
+  ++found->kills;
+  return found;
+}
+
+uint64_t SliceLog::oldest_sequence(uint32_t except) const {
+  uint64_t oldest = next_sequence_;  // of one that will be opened
+  for (uint32_t i = 0; i < segment_count(); ++i) {
+    const Segment& segment = segments_[i];
+    if (i == except || segment.state == SegmentState::kFree) continue;
+    if (segment.state == SegmentState::kBad) return 0;
+    if (segment.sequence != 0) oldest = std::min(oldest, segment.sequence);
+  }
+  return oldest;
+}
+
 Place SliceLog::place(OpenSegment& open, uint32_t pages, uint32_t lead_pages) {
   VARVE_ASSERT(open.pending > 0);
   VARVE_ASSERT(fits(open, pages), open.cursor, pages);
@@ -215,6 +244,7 @@ Place SliceLog::place(OpenSegment& open, uint32_t pages, uint32_t lead_pages) {
   ++open.entries;
   segments_[open.segment].used_pages = open.cursor;
   live_add(open.segment, pages);
+  written_pages += pages;
   return place;
 }
 

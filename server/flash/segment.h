@@ -10,6 +10,7 @@
 // progress.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -88,6 +89,7 @@ struct OpenSegment {
   uint32_t reserved_pages = 0;
   uint32_t reserved_count = 0;
   uint32_t pending = 0;     // appends and copies that have not ended
+  uint32_t kills = 0;       // pages of records in it, copies aside
   SegmentIo* io = nullptr;  // since the first append
 };
 
@@ -111,6 +113,9 @@ class SliceLog {
   OpenSegment* take_reclaim(uint32_t pages);
   // Assigns the pages at the cursor to one fragment, which counts as live from now on.
   Place place(OpenSegment& open, uint32_t pages, uint32_t lead_pages);
+  // A page for a KILL record, in any open segment or a free one, kept ones included, but for what
+  // reclaim needs of its own to go on. Null: it waits for reclaim. The pending count rises.
+  OpenSegment* take_kill();
   void append_ended(OpenSegment& open);
   // Open segments that may be sealed now; never-written ones become free.
   OpenSegment* next_to_seal(SealScope scope);
@@ -148,18 +153,27 @@ class SliceLog {
   uint64_t take_sequence() { return next_sequence_++; }
   uint64_t next_sequence() const { return next_sequence_; }
   void sequence_seen(uint64_t sequence);
+  // No fragment that is committed by now, or may still come of a reservation made by now, lies in a
+  // segment of a larger sequence.
+  uint64_t last_sequence() const { return next_sequence_ - 1 + open_count(); }
+  // The least sequence that a segment which is not free has or may get, but for `except`; 0 where
+  // the header of one cannot be read.
+  uint64_t oldest_sequence(uint32_t except) const;
 
   // Set by recovery, reclaim and checkpoint.
   bool ready = false;
   bool checkpoint_wanted = false;
   bool room_refused = false;  // a reservation was refused since reclaim last looked
   uint32_t room_refused_pages = 0;
-  uint64_t checkpoint_count = 0;  // write count of the last checkpoint
-  uint32_t checkpoint_area = 0;   // where the last one lies
-  uint32_t changed_segments = 0;  // sealed or erased since the last checkpoint
+  uint64_t checkpoint_count = 0;   // write count of the last checkpoint
+  uint32_t checkpoint_area = 0;    // where the last one lies
+  uint32_t changed_segments = 0;   // sealed or erased since the last checkpoint
+  uint64_t written_pages = 0;      // of fragments and records, since the start
+  Queue<Kill, &Kill::next> kills;  // that wait for recovery or for room
 
  private:
   bool fits(const OpenSegment& open, uint32_t pages) const;
+  uint32_t kills_in_reclaim_max() const { return std::max(1u, geometry_.segment_pages / 16); }
   OpenSegment* open_new(SegmentUse use);
   void forget(OpenSegment& open);
   void free_push(uint32_t segment);

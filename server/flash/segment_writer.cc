@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "server/flash/fragment.h"
+#include "server/flash/kill.h"
 
 namespace varve::flash {
 
@@ -101,6 +102,36 @@ void SegmentWriter::append(SliceLog& log, Append& append) {
   target_.io.submit(slot.transfer, IoClass::kAppend);
 }
 
+void SegmentWriter::kill(SliceLog& log, OpenSegment& open_segment, Kill& kill) {
+  VARVE_ASSERT(kill.on_done != nullptr && kill.limit.target == 0);
+  SegmentIo& io = open(log, open_segment);
+  const Place place = log.place(open_segment, 1, 1);
+  const KillInfo info = {.base = kill.base,
+                         .limit = kill.limit,
+                         .away = kill.away,
+                         .domain = kill.domain,
+                         .last_sequence = log.last_sequence()};
+  const Segment& segment = log.segment(open_segment.segment);
+  Slot& slot = take_slot();
+  if (slot.page == nullptr) slot.page = std::make_unique<PageMemory>(1);
+  fill_kill_record(slot.page->span(0, 1), info, {segment.nonce, segment.sequence, place.page, 1});
+  io.footer.add(entry_of(info, place.page));
+  slot.kill = &kill;
+  slot.log = &log;
+  slot.open = &open_segment;
+  slot.started_ns = target_.reactor.now_ns();
+  slot.page_run = {slot.page->page(0), kPageBytes};
+  slot.transfer.offset_bytes = target_.offset(log, open_segment.segment, place.page);
+  slot.transfer.length_bytes = kPageBytes;
+  slot.transfer.runs = {&slot.page_run, 1};
+  slot.transfer.buffer_index = -1;
+  slot.transfer.limbo = {};  // the page lives as long as the writer
+  slot.transfer.limbo.on_returned = [](void*) {};
+  ++appending_;
+  target_.metrics.kills.add();
+  target_.io.submit(slot.transfer, IoClass::kAppend);
+}
+
 SegmentWriter::Slot& SegmentWriter::take_slot() {
   if (free_slots_ == nullptr) {
     auto slot = std::make_unique<Slot>();
@@ -182,7 +213,7 @@ bool SegmentWriter::header_written(SegmentIo& io, HeaderWaiter& waiter) {
 }
 
 void SegmentWriter::write_done(Slot& slot) {
-  slot.append->held = slot.transfer.held;
+  if (slot.append != nullptr) slot.append->held = slot.transfer.held;
   if (!slot.transfer.status.ok()) return finish(slot, slot.transfer.status);
   SegmentIo& io = *slot.open->io;
   if (!header_written(io, slot.header)) return;
@@ -192,7 +223,8 @@ void SegmentWriter::write_done(Slot& slot) {
 void SegmentWriter::written(Slot& slot, Status status) {
   if (!status.ok()) return finish(slot, status);
   if (!target_.options.ack_before_flush_mutant) {
-    return target_.flusher.wait(slot.flush, slot.append->flush);
+    const FlushBy by = slot.append != nullptr ? slot.append->flush : FlushBy::kNow;
+    return target_.flusher.wait(slot.flush, by);
   }
   target_.flusher.note_write();
   finish(slot, Status::ok_status());
@@ -200,6 +232,7 @@ void SegmentWriter::written(Slot& slot, Status status) {
 
 // The user's on_done comes last: it may call back into Flash.
 void SegmentWriter::finish(Slot& slot, Status status) {
+  if (slot.kill != nullptr) return finish_kill(slot, status);
   Append& append = *slot.append;
   SliceLog& log = *slot.log;
   VARVE_ASSERT(appending_ > 0);
@@ -211,6 +244,20 @@ void SegmentWriter::finish(Slot& slot, Status status) {
   free_slots_ = &slot;
   append.status = status.ok() ? status : Status::unavailable("target failed during append");
   append.on_done(append);
+  target_.changed(log);
+}
+
+void SegmentWriter::finish_kill(Slot& slot, Status status) {
+  Kill& kill = *slot.kill;
+  SliceLog& log = *slot.log;
+  VARVE_ASSERT(appending_ > 0);
+  --appending_;
+  log.append_ended(*slot.open);
+  slot.kill = nullptr;
+  slot.next_free = free_slots_;
+  free_slots_ = &slot;
+  kill.status = status.ok() ? status : Status::unavailable("target failed during a purge");
+  kill.on_done(kill);
   target_.changed(log);
 }
 

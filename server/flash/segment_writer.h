@@ -58,6 +58,8 @@ class SegmentWriter {
   SegmentWriter& operator=(const SegmentWriter&) = delete;
 
   void append(SliceLog& log, Append& append);
+  // The record goes to a page that log.take_kill() gave; flushed with what else waits (kNow).
+  void kill(SliceLog& log, OpenSegment& open, Kill& kill);
   // Makes sure that the header of an open segment is on its way: sequence and nonce are valid
   // after.
   SegmentIo& open(SliceLog& log, OpenSegment& open);
@@ -73,12 +75,15 @@ class SegmentWriter {
 
  private:
   friend struct SegmentIo;
-  struct Slot {  // one append
+  struct Slot {  // one append, or one record
     Transfer transfer;
     HeaderWaiter header;
     FlushWaiter flush;
     SegmentWriter* writer = nullptr;
     Append* append = nullptr;
+    Kill* kill = nullptr;
+    std::unique_ptr<PageMemory> page;  // of records: from the first one on
+    iovec page_run = {};
     SliceLog* log = nullptr;
     OpenSegment* open = nullptr;
     Nanos started_ns = 0;
@@ -91,6 +96,7 @@ class SegmentWriter {
   void write_done(Slot& slot);
   void written(Slot& slot, Status status);
   void finish(Slot& slot, Status status);
+  void finish_kill(Slot& slot, Status status);
   void seal_done(SegmentIo& io, Status status);
 
   Target& target_;

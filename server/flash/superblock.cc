@@ -5,6 +5,7 @@
 
 #include "server/flash/catalog.h"
 #include "server/flash/flash.h"
+#include "server/flash/generation.h"
 #include "server/flash/page_store.h"
 #include "server/flash/segment.h"
 
@@ -14,23 +15,19 @@ namespace {
 
 enum class Found : uint8_t { kNothing, kDamaged, kNewer, kValid };
 
-uint32_t super_crc(Superblock super) {
-  super.crc = 0;
-  return crc32c(0, bytes_view(super));
-}
-
 Found look(ConstByteSpan page, Superblock* super) {
   *super = load<Superblock>(page);
   if (super->magic != kSuperblockMagic) return Found::kNothing;
   if (super->version > kFormatVersion) return Found::kNewer;
-  if (super->version != kFormatVersion || super->crc != super_crc(*super)) return Found::kDamaged;
+  if (super->version != kFormatVersion || super->crc != superblock_crc(*super))
+    return Found::kDamaged;
   return Found::kValid;
 }
 
 Status write_super(PageStore& head, PageMemory& page, const Superblock& super, uint32_t at) {
   VARVE_ASSERT(at < 2 && super.write_count > 0);
   Superblock sealed = super;
-  sealed.crc = super_crc(super);
+  sealed.crc = superblock_crc(super);
   store(page.span(0, 1), 0, sealed);
   VARVE_RETURN_IF_ERROR(head.write(bytes_of(at), page.span(0, 1)));
   return head.flush();
@@ -56,6 +53,7 @@ Result<TargetInfo> format(PageStore& head, PageMemory& memory, const TargetOptio
   super.geometry_hash = geometry_hash(super);
   super.boot_generation = std::max(1u, options.boot_generation);
   super.target_index = options.index;
+  rows_set(super, options.generations);
   VARVE_RETURN_IF_ERROR(write_super(head, memory, super, 0));
   VARVE_ASSERT(geometry_of(super).has_value());  // what is formatted can be opened
   super.write_count = 2;
@@ -174,8 +172,10 @@ Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
     }
     info.super.boot_generation = options.boot_generation;
   }
+  rows_set(info.super, merged(rows_of(info.super), options.generations));
+  info.super_page = 1 - opened.page;
   VARVE_ASSERT(opened.page < 2 && info.super.boot_generation > opened.super.boot_generation);
-  VARVE_RETURN_IF_ERROR(write_super(head, memory, info.super, 1 - opened.page));
+  VARVE_RETURN_IF_ERROR(write_super(head, memory, info.super, info.super_page));
   return info;
 }
 
@@ -189,6 +189,7 @@ Result<TargetLook> look_at(PageStore& head, const TargetOptions& options,
   seen.boot_generation = opened.super.boot_generation;
   seen.slices = opened.super.slices;
   seen.capacity_bytes = head.capacity_bytes();
+  seen.generations = rows_of(opened.super);
   return seen;
 }
 
@@ -212,6 +213,7 @@ Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t sli
   uint64_t blank_bytes = ~uint64_t{0};
   for (const TargetLook& seen : looks) {
     start.boot_generation = std::max(start.boot_generation, seen.boot_generation);
+    start.generations = merged(start.generations, seen.generations);
     if (seen.blank) {
       blank_bytes = std::min(blank_bytes, seen.capacity_bytes);
     } else if (start.slices == 0) {

@@ -53,13 +53,21 @@ uint32_t TailScan::seek(ConstByteSpan pages, uint32_t first) {
   const uint32_t count = pages_of(pages.size());
   for (uint32_t i = 0; i < count; ++i) {
     const ConstByteSpan rest = pages.subspan(bytes_of(i));
-    if (load<uint64_t>(rest) != kFragmentMagic) continue;
+    const auto magic = load<uint64_t>(rest);
+    if (magic != kFragmentMagic && magic != kKillMagic) continue;
     const uint32_t page = first + i;
     // Room for the footer stays, as the writer left it: sealing must not depend on what was found.
     const auto found = static_cast<uint32_t>(entries_.size());
     const uint32_t end = segment_pages_ - footer_pages_of(found + 1);
     if (page >= end || found >= kSegmentFragmentsMax) continue;
     const HeaderExpect expect = {nonce_, sequence_, page, end - page};
+    if (magic == kKillMagic) {
+      if (const std::optional<KillInfo> kill = read_kill_record(rest, expect)) {
+        entries_.push_back(entry_of(*kill, page));
+        used_pages_ = page + 1;
+      }
+      continue;
+    }
     const auto header = load<FragmentHeader>(rest);
     if (!check_header_fields(header, expect).ok()) continue;
     if (rest.size() < bytes_of(header.header_pages)) {

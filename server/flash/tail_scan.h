@@ -1,14 +1,16 @@
 // The scan of a segment without a footer: which fragments in it are whole? (FORMAT 8, step 5)
 //
 // Pure: asks for windows of pages, is fed them, and collects the entries of fragments that verify
-// whole. A page that begins no whole fragment is skipped alone, so a torn fragment hides no later
-// one; what lies inside a whole fragment is never looked at, so nothing forged in KV data is found.
+// whole, and of KILL records. A page that begins none is skipped alone, so a torn one hides no
+// later one; what lies inside a whole fragment is never looked at, so nothing forged in KV data is
+// found.
 #pragma once
 
 #include <vector>
 
 #include "common/base/base.h"
 #include "server/flash/fragment.h"
+#include "server/flash/kill.h"
 
 namespace varve::flash {
 

@@ -8,6 +8,7 @@
 #include "common/metrics/metrics.h"
 #include "server/flash/flash.h"
 #include "server/flash/flusher.h"
+#include "server/flash/generation.h"
 #include "server/flash/io_queue.h"
 #include "server/flash/segment.h"
 
@@ -23,6 +24,7 @@ struct TargetMetrics {
   Counter refused_bytes, dropped_generation_bytes, dropped_torn_bytes, dropped_rot_bytes;
   Counter reclaimed_segments, reinserted, reinserted_bytes, reclaim_dropped, reclaim_rot;
   Counter reclaim_unaccounted;
+  Counter kills, kills_recovered, kills_copied, kills_dropped, kill_waits, raises;
   Counter room_wanted, checkpoints, checkpoint_entries;
   Counter scrubbed, scrubbed_bytes, scrub_rot, scrub_passes;
   Gauge ok;
@@ -37,6 +39,7 @@ struct Target {
         user(of_user),
         options(with_options),
         info(std::move(of_info)),
+        generations(rows_of(info.super)),
         geometry(of_geometry),
         device(std::move(of_device)),
         io(on_reactor, *device,
@@ -54,6 +57,7 @@ struct Target {
   FlashUser& user;
   const FlashOptions options;
   const TargetInfo info;
+  Generations generations;  // as the superblock says, or the last raise()
   const TargetGeometry geometry;
   std::unique_ptr<BlockDevice> device;
   IoQueue io;

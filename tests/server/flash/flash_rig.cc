@@ -73,8 +73,22 @@ ConstByteSpan TestFragment::extent(uint32_t i) const {
   return {memory->page(table[i].page_offset), table[i].stored_bytes};
 }
 
+void FakeUser::on_killed(const BaseId& base, const Attempt& limit) {
+  Attempt& known_limit = killed[base];
+  if (!is_killed(limit, known_limit)) known_limit = limit;
+  for (auto at = known.begin(); at != known.end();) {
+    const auto found = at++;
+    if (found->first.base != base || !is_killed(found->second.attempt, known_limit)) continue;
+    const Place place = found->second.place;
+    known.erase(found);
+    flash->release(place);
+  }
+}
+
 bool FakeUser::on_recovered(const FragmentInfo& fragment) {
   told.push_back(fragment);
+  const auto limit = killed.find(fragment.block.base);
+  if (limit != killed.end() && is_killed(fragment.attempt, limit->second)) return false;
   auto found = known.find(fragment.block);
   if (found == known.end()) {
     know(fragment.block, fragment.place, fragment.attempt);
@@ -181,6 +195,7 @@ void Rig::start(uint32_t shards) {
     targets[i].file.path = "platter-" + std::to_string(i);
     targets[i].index = i;
     targets[i].geometry = {options.slices, options.segment_pages};
+    if ((absent >> i & 1) != 0) continue;
     const Result<TargetLook> look = look_platter(*platters_[i], targets[i], node_uuid_);
     VARVE_ASSERT(look.has_value());
     looks.push_back(*look);
@@ -189,7 +204,15 @@ void Rig::start(uint32_t shards) {
   VARVE_ASSERT(common.has_value());
   for (uint32_t i = 0; i < options.targets; ++i) {
     TargetOptions& target = targets[i];
+    if ((absent >> i & 1) != 0) {  // as the node does: a place in the order, and a failed device
+      VARVE_ASSERT(!infos_.empty());
+      infos_.push_back(infos_.front());
+      infos_.back().super.target_index = i;
+      std::memset(infos_.back().super.target_uuid, static_cast<int>(i), 16);
+      continue;
+    }
     target.boot_generation = common->boot_generation;
+    target.generations = common->generations;
     Result<TargetInfo> info = prepare_platter(*platters_[i], target, node_uuid_, entropy_);
     VARVE_ASSERT(info.has_value());
     infos_.push_back(*info);
@@ -204,8 +227,13 @@ void Rig::start(uint32_t shards) {
       memory.seed = options.seed * 1000 + starts_ * 100 + s * 10 + i;
       FaultPlan plan = options.plan;
       plan.seed = memory.seed + 5;
+      const bool there = (absent >> i & 1) == 0;
       auto device = FaultDevice::wrap(
-          *shard->reactor, make_memory_device(*shard->reactor, *platters_[i], memory), plan);
+          *shard->reactor,
+          there ? make_memory_device(*shard->reactor, *platters_[i], memory)
+                : make_failed_device(*shard->reactor, memory.name, platters_[i]->capacity_bytes(),
+                                     Status::unavailable("absent")),
+          plan);
       shard->devices.push_back(device.get());
       devices.push_back(std::move(device));
     }
@@ -316,11 +344,16 @@ TestFragment* Rig::append(uint64_t seed, uint32_t extents, uint32_t extent_bytes
   TestFragment& f = *made;
   const uint32_t slice = slice_of_block(f.block);
   Shard& shard = *shards_[shard_of_block(f.block)];
+  auto& header = *reinterpret_cast<FragmentHeader*>(f.memory->page(0));
+  header.domain = mark.domain;
+  header.domain_generation = mark.domain_generation;
+  header.lineage = mark.lineage;
+  header.lineage_generation = mark.lineage_generation;
   if (!shard.flash->reserve(target, slice, f.pages)) return nullptr;
   f.append.target = target;
   f.append.slice = slice;
   f.append.pages = f.pages;
-  f.append.header = reinterpret_cast<FragmentHeader*>(f.memory->page(0));
+  f.append.header = &header;
   f.append.header_pages = f.header_runs;
   f.append.runs = f.runs;
   f.append.flush = flush;
@@ -347,6 +380,27 @@ TestFragment* Rig::append(uint64_t seed, uint32_t extents, uint32_t extent_bytes
   shard.flash->append(f.append);
   appended.push_back(std::move(made));
   return &f;
+}
+
+Status Rig::kill(const BlockId& block, uint32_t target, uint32_t away) {
+  Shard& shard = *shards_[shard_of_block(block)];
+  const Attempt limit{super(target).boot_generation, 0, counter_};
+  shard.user.on_killed(block.base, limit);
+  struct Waiting {
+    Kill kill;
+    bool done = false;
+  } waiting;
+  waiting.kill.target = target;
+  waiting.kill.slice = slice_of_block(block);
+  waiting.kill.base = block.base;
+  waiting.kill.limit = limit;
+  waiting.kill.away = away;
+  waiting.kill.owner = &waiting;
+  waiting.kill.on_done = [](Kill& kill) { static_cast<Waiting*>(kill.owner)->done = true; };
+  shard.flash->kill(waiting.kill);
+  VARVE_ASSERT(!waiting.done);
+  VARVE_ASSERT(run_until([&] { return waiting.done; }));
+  return waiting.kill.status;
 }
 
 TestFragment* Rig::fragment(const BlockId& block) {

@@ -42,6 +42,7 @@ class FakeUser final : public FlashUser {
     uint64_t age = 0;
   };
   bool on_recovered(const FragmentInfo& fragment) override;
+  void on_killed(const BaseId& base, const Attempt& limit) override;
   void on_target_failed(uint32_t target) override { failed.push_back(target); }
   void on_lost(const BlockId& block, const Place& place, DropReason reason) override;
   Verdict on_reclaim(const BlockId& block, const Place& place) override;
@@ -59,6 +60,7 @@ class FakeUser final : public FlashUser {
   std::set<DropReason> reasons;  // of lost
   std::vector<uint32_t> failed;  // targets, in the order told
   std::vector<FragmentInfo> told;
+  std::map<BaseId, Attempt> killed;  // the limits of records, those of this start included
   uint64_t age = 0;
   uint32_t room_asks = 0, moves = 0;
   bool may_evict = true;         // on_room_wanted evicts the oldest unpinned
@@ -122,6 +124,9 @@ class Rig {
   // Reserves and appends; null when there is no room. The user knows the place when it is done.
   TestFragment* append(uint64_t seed, uint32_t extents = 2, uint32_t extent_bytes = 6000,
                        FlushBy flush = FlushBy::kNow, uint32_t target = 0);
+  // A purge of the block's base id on one target: the user forgets it, the record is appended.
+  // `limit`: of what was granted so far.
+  Status kill(const BlockId& block, uint32_t target = 0, uint32_t away = 0);
   // Reads the whole block, as pulls do: lead, then every other extent; compares every byte.
   Status read_back(const BlockId& block, const TestFragment& expected);
   TestFragment* fragment(const BlockId& block);  // the last one appended
@@ -130,7 +135,9 @@ class Rig {
   }
 
   ManualClock clock;
-  Limbo append_limbo;  // of appends from now on
+  LineageMark mark;     // of appends from now on
+  Limbo append_limbo;   // of appends from now on
+  uint32_t absent = 0;  // bit t: target t is not there at the next start (its device has failed)
   RigOptions options;
   std::vector<std::unique_ptr<TestFragment>> appended;  // every one, of all starts
 

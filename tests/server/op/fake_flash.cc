@@ -88,8 +88,20 @@ void FakeFlash::release(const flash::Place& place) {
   ++releases;
 }
 
+void FakeFlash::kill(flash::Kill& kill) {
+  VARVE_ASSERT(kill.limit.target == 0 && kill.target < ok.size(), kill.target);
+  queue_.push_back(Work{.kill = &kill, .due_ns = reactor_.now_ns() + latency_ns});
+  arm();
+}
+
+void FakeFlash::raise(flash::Raise& raise) {
+  VARVE_ASSERT(raise.rows.size() <= flash::kDomainsMax);
+  queue_.push_back(Work{.raise = &raise, .due_ns = reactor_.now_ns() + latency_ns});
+  arm();
+}
+
 void FakeFlash::let_go() {
-  hold_reads = hold_appends = false;
+  hold_reads = hold_appends = hold_kills = false;
   arm();
 }
 
@@ -118,6 +130,8 @@ void FakeFlash::rot(const BlockId& block, int position) {
 }
 
 bool FakeFlash::is_held(const Work& work) const {
+  if (work.raise != nullptr) return false;
+  if (work.kill != nullptr) return hold_kills;
   const uint32_t target = work.read != nullptr ? work.read->place.target : work.append->target;
   if (hold_target >= 0 && static_cast<uint32_t>(hold_target) != target) return false;
   return work.read != nullptr ? hold_reads : hold_appends;
@@ -150,6 +164,19 @@ void FakeFlash::fire() {
 
 void FakeFlash::finish(const Work& work) {
   if (work.append != nullptr) return finish_append(*work.append);
+  if (work.kill != nullptr) {
+    flash::Kill& kill = *work.kill;
+    kill.status = ok[kill.target] ? Status() : Status::unavailable("target");
+    if (kill.status.ok()) {
+      killed.push_back({kill.target, kill.slice, kill.away, kill.base, kill.limit});
+    }
+    return kill.on_done(kill);
+  }
+  if (work.raise != nullptr) {
+    work.raise->status = fail_raise;
+    if (fail_raise.ok()) rows = work.raise->rows;
+    return work.raise->on_done(*work.raise);
+  }
   flash::Read& read = *work.read;
   read.held = false;
   read.status = fail_reads.ok() ? read_now(read) : fail_reads;

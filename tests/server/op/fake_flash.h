@@ -39,7 +39,17 @@ class FakeFlash final : public flash::Flash {
   void rot(const BlockId& block, int position = -1);
   bool is_whole(const BlockId& block, uint32_t position) const;  // some fragment of it is there
 
+  bool hold_kills = false;
+  Status fail_raise;
+
   // --- what a test looks at
+  struct Killed {
+    uint32_t target = 0, slice = 0, away = 0;
+    BaseId base;
+    Attempt limit;
+  };
+  std::vector<Killed> killed;  // records that were flushed
+  flash::Generations rows;     // as of the last raise that ended well
   uint64_t lead_reads = 0, extent_reads = 0, appends_done = 0, appends_now = 0, appends_soon = 0;
   uint64_t releases = 0;
   uint32_t reserved_pages = 0;
@@ -64,6 +74,9 @@ class FakeFlash final : public flash::Flash {
   void append(flash::Append& append) override;
   void read(flash::Read& read) override;
   void release(const flash::Place& place) override;
+  void kill(flash::Kill& kill) override;
+  void raise(flash::Raise& raise) override;
+  flash::Generations generations() const override { return rows; }
   void checkpoint_now() override {}
   void drain() override { drained = true; }
   bool idle() const override { return queue_.empty(); }
@@ -77,9 +90,11 @@ class FakeFlash final : public flash::Flash {
     std::vector<std::byte> bytes;
     BlockId block;
   };
-  struct Work {  // one of the two
+  struct Work {  // one of the four
     flash::Append* append = nullptr;
     flash::Read* read = nullptr;
+    flash::Kill* kill = nullptr;
+    flash::Raise* raise = nullptr;
     Nanos due_ns = 0;
   };
   using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
