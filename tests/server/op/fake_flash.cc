@@ -76,6 +76,7 @@ void FakeFlash::append(flash::Append& append) {
 void FakeFlash::read(flash::Read& read) {
   (read.kind == flash::Read::Kind::kLead ? lead_reads : extent_reads) += 1;
   read_wanted_ns.push_back(read.wanted_ns);
+  read.at_device_ns = reactor_.now_ns();
   queue_.push_back(Work{.read = &read, .due_ns = reactor_.now_ns() + latency_ns});
   arm();
 }

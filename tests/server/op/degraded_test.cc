@@ -1,0 +1,275 @@
+// Goal: what a device keeps long, or will not give back, costs its readers little: they are told,
+// rebuild, fence, and nothing of a fenced extent is sent; a header is read from any fragment.
+// Method: the rig with 2+1 and a target whose reads are held, suspect or kept for ever; fences at
+// each stage of an extent.
+#include <bit>
+
+#include "server/op/catalog.h"
+#include "server/op/pull.h"
+#include "tests/server/op/rig.h"
+
+namespace varve {
+namespace {
+
+using wire::LostState;
+
+RigOptions coded() {
+  RigOptions options;
+  options.op.scheme = {2, 1};
+  options.op.repair_bytes_per_s = 0;
+  options.targets = 3;
+  options.layer_bytes = {70000, 70000, 200000, 70000, 68000, 131072};
+  return options;
+}
+
+// The target that holds this extent of block n.
+uint32_t holder_of(const Rig& rig, uint32_t n, uint32_t extent) {
+  const uint32_t position = flash::position_at(rig.table(), rig.block(n), extent);
+  return rig.place_of(rig.block(n), position).target;
+}
+
+void hold(Rig& rig, uint32_t target) {
+  rig.flash.hold_reads = true;
+  rig.flash.hold_target = static_cast<int>(target);
+}
+
+size_t count_of(const Rig::Pull& pull, LostState state) {
+  return static_cast<size_t>(std::count_if(pull.lost.begin(), pull.lost.end(),
+                                           [&](const auto& row) { return row.state == state; }));
+}
+
+// A read at the device for longer than hedge_ns: told late once, sent when it comes.
+TEST(Degraded, TellsOnceThatAReadIsLateAndSendsItWhenItComes) {
+  Rig rig(coded());
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const auto pull = rig.make_pull({1});
+  // The header comes from the holder of extent 0, so only the others' extents are late.
+  const uint32_t stuck = holder_of(rig, 1, 1);
+  ASSERT_NE(stuck, holder_of(rig, 1, 0));
+  hold(rig, stuck);
+  rig.start(*pull);
+  rig.run_for(rig.options.op.hedge_ns / 2);
+  EXPECT_TRUE(pull->lost.empty()) << "not yet";
+  rig.run_for(rig.options.op.hedge_ns * 4);
+  EXPECT_GT(count_of(*pull, LostState::kLate), 0u);
+  EXPECT_EQ(count_of(*pull, LostState::kLost), 0u);
+  const size_t told = pull->lost.size();
+  for (const auto& row : pull->lost)
+    EXPECT_EQ(holder_of(rig, 1, row.extent), stuck);
+  rig.run_for(100 * kMillisecond);
+  EXPECT_EQ(pull->lost.size(), told) << "once";
+  EXPECT_FALSE(pull->back);
+  rig.flash.let_go();
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  EXPECT_EQ(pull->got.size(), rig.table().data_count());
+  rig.expect_bytes(*pull, {1});
+  rig.expect_at_rest();
+}
+
+TEST(Degraded, SendsNothingOfALateExtentThatWasFenced) {
+  Rig rig(coded());
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const auto pull = rig.make_pull({1});
+  hold(rig, holder_of(rig, 1, 1));
+  rig.start(*pull);
+  rig.run_for(rig.options.op.hedge_ns * 4);
+  std::vector<uint32_t> late;
+  for (const auto& row : pull->lost)
+    late.push_back(row.extent);
+  ASSERT_FALSE(late.empty());
+  for (const uint32_t extent : late)
+    rig.fence(*pull, 0, extent);
+  rig.finish(*pull);  // it waits for nothing more, though the device still does not answer
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  rig.flash.let_go();
+  rig.settle();
+  for (const uint32_t extent : late)
+    EXPECT_FALSE(pull->got.contains({0, extent})) << extent;
+  EXPECT_EQ(pull->got.size() + late.size(), rig.table().data_count());
+  rig.expect_at_rest();
+}
+
+TEST(Degraded, AnswersAFenceWhenTheLastFrameIsOffTheLane) {
+  Rig rig(coded());
+  rig.push({1});
+  const auto pull = rig.make_pull({1});
+  rig.hold_data = true;
+  rig.start(*pull);
+  ASSERT_TRUE(rig.run_until([&] { return !rig.sends.empty(); }));
+  const uint32_t extent = rig.sends.front()->data.extent;
+  bool back = false;
+  FencePart part;
+  part.session_reactor = &rig.reactor;
+  part.pull = &pull->part;
+  part.extent = extent;
+  part.owner = &back;
+  part.on_back = [](Part& p) { *static_cast<bool*>(p.owner) = true; };
+  rig.operations->begin(part);
+  rig.settle();
+  EXPECT_FALSE(back) << "its frames are on the lane";
+  rig.hold_data = false;
+  rig.answer_data();
+  ASSERT_TRUE(rig.run_until([&] { return back; }));
+  rig.finish(*pull);
+  rig.expect_at_rest();
+}
+
+TEST(Degraded, NeverBeginsWhatWasFencedBeforeItBegan) {
+  Rig rig(coded());
+  rig.push({1, 2});
+  const auto pull = rig.make_pull({1, 2});
+  rig.hold_credit = true;
+  rig.start(*pull);
+  ASSERT_TRUE(rig.run_until([&] { return !rig.asks.empty(); }));
+  rig.fence(*pull, 1, 3);
+  rig.hold_credit = false;
+  rig.answer_credit();
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(1), Code::kOk);
+  EXPECT_FALSE(pull->got.contains({1, 3}));
+  EXPECT_TRUE(pull->got.contains({0, 3}));
+  rig.expect_at_rest();
+}
+
+TEST(Degraded, AnswersAFenceOfAPullThatIsOverOrOfNoneAtOnce) {
+  Rig rig(coded());
+  rig.push({1});
+  const auto pull = rig.make_pull({1});
+  pull->part.number = 5;
+  rig.start(*pull);
+  rig.finish(*pull);
+  rig.fence(*pull, 0, 0);
+  const auto other = rig.make_pull({1});
+  other->part.number = 6;
+  rig.start(*other);
+  other->part.number = 7;  // a fence of an earlier use of the part is not for this one
+  rig.fence(*other, 9, 0);
+  rig.finish(*other);
+  EXPECT_EQ(other->got.size(), rig.table().data_count());
+  rig.expect_at_rest();
+}
+
+// Reads of a suspect target are not begun: parity, or the others, at once.
+TEST(Degraded, PassesOverASuspectTargetWhileTheOthersAreEnough) {
+  Rig rig(coded());
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const uint32_t suspect = holder_of(rig, 1, 0);
+  hold(rig, suspect);
+  rig.flash.suspect_target = static_cast<int>(suspect);
+  const auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  EXPECT_GT(count_of(*pull, LostState::kLost), 0u);
+  rig.expect_bytes(*pull, {1});
+  EXPECT_EQ(rig.index.thin_count(), 0u) << "suspicion loses nothing";
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
+// ... but when it is needed it is read, suspect or not.
+TEST(Degraded, ReadsASuspectTargetWhenItIsNeeded) {
+  Rig rig(coded());
+  rig.push({1});
+  rig.drop_from_dram(1);
+  rig.lose(1, 2);
+  rig.flash.suspect_target = static_cast<int>(holder_of(rig, 1, 0));
+  const auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->got.size(), rig.table().data_count());
+  EXPECT_TRUE(pull->lost.empty());
+  rig.expect_at_rest();
+}
+
+// The target of the header becomes suspect while the header is read: another fragment has it too.
+TEST(Degraded, ReadsTheHeaderElsewhereWhenItsTargetTurnsOutSuspect) {
+  Rig rig(coded());
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const uint32_t stuck = holder_of(rig, 1, 0);
+  hold(rig, stuck);
+  const auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.run_for(2 * kMillisecond);
+  EXPECT_TRUE(pull->got.empty());
+  rig.flash.suspect_target = static_cast<int>(stuck);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  EXPECT_EQ(rig.context->metrics.pull_leads_given_up.value(), 1u);
+  rig.expect_bytes(*pull, {1});
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
+// A header that rotted: the block is read by another fragment's.
+TEST(Degraded, ReadsTheHeaderElsewhereWhenOneIsBad) {
+  for (const Status status : {Status::corrupt("rot"), Status(Code::kIo, "sector")}) {
+    Rig rig(coded());
+    rig.push({1});
+    rig.drop_from_dram(1);
+    const auto pull = rig.make_pull({1});
+    rig.flash.fail_reads = status;
+    rig.start(*pull);
+    ASSERT_TRUE(rig.run_until([&] { return rig.flash.lead_reads == 1; }));
+    ASSERT_TRUE(rig.run_until([&] { return rig.flash.lead_reads == 2; }));
+    rig.flash.fail_reads = Status();
+    rig.finish(*pull);
+    EXPECT_EQ(pull->code(0), Code::kOk);
+    rig.expect_bytes(*pull, {1});
+    rig.expect_at_rest();
+  }
+}
+
+// A device that keeps the pages of an extent for ever: that extent is lost, the rest of the block
+// is read and stays in DRAM, and so are later pulls of it.
+TEST(Degraded, KeepsABlockOfWhichADeviceHoldsAnExtent) {
+  Rig rig(coded());
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const uint32_t stuck = holder_of(rig, 1, 1);
+  ASSERT_NE(stuck, holder_of(rig, 1, 0));
+  const auto pull = rig.make_pull({1});
+  hold(rig, stuck);
+  rig.start(*pull);
+  rig.run_for(5 * kMillisecond);
+  rig.flash.ok[stuck] = false;
+  rig.flash.held_by_device = true;
+  rig.operations->catalog().target_failed(stuck);
+  rig.flash.let_go();
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  EXPECT_GT(count_of(*pull, LostState::kLost), 0u);
+  rig.expect_bytes(*pull, {1});
+  const auto again = rig.make_pull({1});
+  rig.start(*again);
+  rig.finish(*again);
+  EXPECT_EQ(again->code(0), Code::kOk);
+  EXPECT_GT(count_of(*again, LostState::kLost), 0u);
+  rig.expect_bytes(*again, {1});
+  rig.flash.return_limbo();
+  rig.expect_at_rest();
+}
+
+TEST(Degraded, EndsACancelledPullWhileNotesAreOut) {
+  Rig rig(coded());
+  rig.push({1});
+  rig.drop_from_dram(1);
+  hold(rig, holder_of(rig, 1, 1));
+  const auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.run_for(rig.options.op.hedge_ns * 4);
+  ASSERT_FALSE(pull->lost.empty());
+  pull->part.cancelled = true;
+  rig.finish(*pull);
+  EXPECT_EQ(pull->part.status.code(), Code::kCancelled);
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
+}  // namespace
+}  // namespace varve
