@@ -246,6 +246,45 @@ TEST(Follow, TheRestComesFromTheHomeAfterTheCommit) {
   world.run_for(10 * kMillisecond);
   EXPECT_EQ(pair.arrived(op).size(), 2 * kExtents);
   EXPECT_FALSE(world.homes[0]->wants_got.empty());
+  // Expect: no credit is lost, so that a window of nearly all of it can be had.
+  pair.follower.credit(2 * kBlockBytes);
+  world.homes[0]->window_bytes = 4 * kMiB;
+  const auto data_frames = [&] {
+    return pair.follower.bulk[0]->got.size() + pair.follower.bulk[1]->got.size();
+  };
+  const size_t frames = data_frames();
+  std::vector<BaseId> eight = others;
+  eight.push_back(pair.ids[0]);
+  const uint64_t again = pair.follower.pull(pair.follower_format, eight);
+  EXPECT_TRUE(world.run_until([&] { return data_frames() >= frames + 39; }));
+  pair.follower.credit(4 * kMiB - 64 * 1024);
+  EXPECT_EQ(pair.codes(again), Codes(8, Code::kOk));
+}
+
+// Goal: a part names at most so many extents; the others are in the next one.
+TEST(Follow, MoreThanAPartTakesIsSeveralParts) {
+  World world(8);
+  constexpr uint32_t kBlocks = 140;  // 560 extents, 512 in a part
+  constexpr uint32_t kLayerBytes = 64 * 1024;
+  Format format = small_format();
+  format.ranks[0].assign(kExtents, LayerSpec{LayerKind::kFull, kLayerBytes});
+  TestClient client(world, 1);
+  const uint32_t handle = client.register_format(format);
+  std::vector<BaseId> ids;
+  for (uint32_t number = 0; ids.size() < kBlocks; ++number) {
+    const BaseId id = id_of(number);
+    if (Shard::home(id, kSlicesDefault, 8) != 0) continue;
+    for (uint32_t e = 0; e < kExtents; ++e)
+      world.homes[0]->stored[{id, 0}].push_back(bytes_of_extent({id, 0}, e, kLayerBytes));
+    ids.push_back(id);
+  }
+  const std::vector<Attempt> attempts(kBlocks, Attempt{1, 0, 1});
+  const auto view = client.wait<wire::PulledView>(client.follow(handle, ids, attempts));
+  EXPECT_EQ(view.body.code, 0);
+  for (uint32_t i = 0; i < view.codes.size(); ++i)
+    EXPECT_EQ(view.codes[i], 0) << i;
+  EXPECT_EQ(world.homes[0]->pulls, 2u);
+  EXPECT_TRUE(world.run_until([&] { return client.bulk[0]->got.size() == kBlocks * kExtents; }));
 }
 
 // Goal: no slab goes home under a frame on a lane. Method: homes poison what comes back, a fabric
