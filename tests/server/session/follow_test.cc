@@ -264,17 +264,17 @@ TEST(Follow, TheRestComesFromTheHomeAfterTheCommit) {
 // Goal: a part names at most so many extents; the others are in the next one.
 TEST(Follow, MoreThanAPartTakesIsSeveralParts) {
   World world(8);
-  constexpr uint32_t kBlocks = 140;  // 560 extents, 512 in a part
+  constexpr uint32_t kBlocks = 120, kLayers = 5;  // 600 extents, 512 in a part: cut in a block
   constexpr uint32_t kLayerBytes = 64 * 1024;
   Format format = small_format();
-  format.ranks[0].assign(kExtents, LayerSpec{LayerKind::kFull, kLayerBytes});
+  format.ranks[0].assign(kLayers, LayerSpec{LayerKind::kFull, kLayerBytes});
   TestClient client(world, 1);
   const uint32_t handle = client.register_format(format);
   std::vector<BaseId> ids;
   for (uint32_t number = 0; ids.size() < kBlocks; ++number) {
     const BaseId id = id_of(number);
     if (Shard::home(id, kSlicesDefault, 8) != 0) continue;
-    for (uint32_t e = 0; e < kExtents; ++e)
+    for (uint32_t e = 0; e < kLayers; ++e)
       world.homes[0]->stored[{id, 0}].push_back(bytes_of_extent({id, 0}, e, kLayerBytes));
     ids.push_back(id);
   }
@@ -284,7 +284,7 @@ TEST(Follow, MoreThanAPartTakesIsSeveralParts) {
   for (uint32_t i = 0; i < view.codes.size(); ++i)
     EXPECT_EQ(view.codes[i], 0) << i;
   EXPECT_EQ(world.homes[0]->pulls, 2u);
-  EXPECT_TRUE(world.run_until([&] { return client.bulk[0]->got.size() == kBlocks * kExtents; }));
+  EXPECT_TRUE(world.run_until([&] { return client.bulk[0]->got.size() == kBlocks * kLayers; }));
 }
 
 // Goal: no slab goes home under a frame on a lane. Method: homes poison what comes back, a fabric
