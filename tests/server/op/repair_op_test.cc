@@ -47,8 +47,8 @@ TEST(RepairOp, RebuildsBlocksOfAnyShape) {
   for (const auto& shape : shapes) {
     RepairRig rig({.scheme = {.k = 4, .m = 2},
                    .targets = 7,
-                   .target_bytes = 64 * kMiB,
-                   .segment_pages = 1024,
+                   .target_bytes = 32 * kMiB,
+                   .segment_pages = 512,
                    .layer_bytes = shape});
     uint32_t blocks = 0;
     for (uint32_t p = 0; p < 6; ++p)
@@ -145,11 +145,13 @@ TEST(RepairOp, WritesNothingThatDoesNotVerify) {
   const uint32_t parity = rig.table.parity_at(0, 0);
   rig.put(0, 1, 1u << parity);
   rig.put(1, 1u << 2, 1u << parity);  // parity itself cannot be made again either
+  rig.put(2, 1u << 2, 0, 1u << parity);
   rig.wake();
-  ASSERT_TRUE(rig.run_until([&] { return rig.visits(RepairOutcome::kCorrupt) >= 2; }));
+  ASSERT_TRUE(rig.run_until([&] { return rig.visits(RepairOutcome::kCorrupt) >= 3; }));
   EXPECT_EQ(rig.visits(RepairOutcome::kDone), 0u);
   EXPECT_EQ(rig.locate(0).live, 0b110);
   EXPECT_EQ(rig.locate(1).live, 0b011);
+  EXPECT_EQ(rig.locate(2).live, 0b011);
   rig.expect_at_rest();
 }
 
@@ -169,12 +171,12 @@ TEST(RepairOp, PinsTheBlockUntilItHasEnded) {
 
 // At any moment of the visit: what was being rebuilt goes, and another attempt takes its name.
 TEST(RepairOp, LeavesTheSuccessorOfABlockAlone) {
-  for (uint32_t moment = 0; moment < 30; ++moment) {
+  for (uint32_t moment = 0; moment < 15; ++moment) {
     RepairRig rig({.targets = 4});
     rig.put(0, 1);
     rig.wake();
     ASSERT_TRUE(rig.run_until([&] { return rig.context->repair->live() == 1; }));
-    rig.run_for(moment * 100 * kMicrosecond);
+    rig.run_for(moment * 200 * kMicrosecond);
     const bool in_progress = rig.context->repair->live() == 1;
     rig.operations->catalog().drop(rig.block(0), rig.locate(0));
     rig.put(0, 1);
@@ -187,23 +189,25 @@ TEST(RepairOp, LeavesTheSuccessorOfABlockAlone) {
 }
 
 // A device keeps what it was asked for: its pages stay out of use until it gives them back, the
-// visit ends, and the block is rebuilt from others.
+// visit ends, and the block is rebuilt from others. Reads and appends: at any moment.
 TEST(RepairOp, LeavesPagesToADeviceThatIsStuck) {
   uint32_t failed = 0, kept_some = 0;
   for (uint32_t moment = 0; moment < 12; ++moment) {
     RepairRig rig({.scheme = {.k = 2, .m = 1}, .targets = 5});
-    for (uint32_t n = 0; n < 4; ++n)
+    for (uint32_t n = 0; n < 8; ++n)
       rig.put(n, 1u << n % 3);
     rig.wake();
     ASSERT_TRUE(rig.run_until([&] { return rig.context->repair->live() > 0; }));
     rig.run_for(moment * 150 * kMicrosecond);
     rig.devices[1]->stuck_set(true);
+    rig.run_for(1 * kSecond);
+    EXPECT_FALSE(rig.flash->target_suspect(1)) << "nobody waits for what repair reads";
     rig.run_for(60 * kSecond);
     EXPECT_EQ(rig.context->repair->live(), 0u);
     const uint64_t kept = rig.tier->used_bytes(Budget::kRepair);
     EXPECT_EQ(kept > 0, !rig.context->repair->at_rest()) << moment;
     kept_some += kept > 0 ? 1 : 0;
-    for (uint32_t n = 0; n < 4 && !rig.flash->target_ok(1); ++n) {
+    for (uint32_t n = 0; n < 8 && !rig.flash->target_ok(1); ++n) {
       if (rig.index->find(rig.block(n))) rig.expect_whole(n);  // with two of three lost it is gone
     }
     failed += rig.flash->target_ok(1) ? 0 : 1;
@@ -217,18 +221,50 @@ TEST(RepairOp, LeavesPagesToADeviceThatIsStuck) {
   EXPECT_GT(kept_some, 2u);
 }
 
+// A drive that keeps a reader waiting is not asked while others suffice.
+TEST(RepairOp, DoesWithoutASuspectTarget) {
+  RepairRig rig({.scheme = {.k = 4, .m = 2}, .targets = 7});
+  rig.put(0, 1u << 5);
+  const Located located = rig.locate(0);
+  const flash::Place place = rig.index->place_of(located, 0);
+  std::vector<std::byte> memory(bytes_of(place.lead_pages + 1));
+  const auto address = reinterpret_cast<uintptr_t>(memory.data());
+  iovec run = {memory.data() + (round_up(address, kPageBytes) - address),
+               bytes_of(place.lead_pages)};
+  bool done = false;
+  flash::Read read;
+  read.kind = flash::Read::Kind::kLead;
+  read.block = rig.block(0);
+  read.place = place;
+  read.runs = {&run, 1};
+  read.owner = &done;
+  read.on_done = [](flash::Read& r) { *static_cast<bool*>(r.owner) = true; };
+  rig.devices[place.target]->stuck_set(true);
+  rig.flash->read(read);
+  rig.run_for(500 * kMillisecond);
+  ASSERT_TRUE(rig.flash->target_suspect(place.target));
+  rig.wake();
+  ASSERT_TRUE(rig.run_until_whole(2 * kSecond)) << "before the drive is given up";
+  rig.devices[place.target]->stuck_set(false);
+  ASSERT_TRUE(rig.run_until([&] { return done; }));
+  EXPECT_TRUE(read.status.ok());
+  rig.expect_whole(0);
+}
+
 TEST(RepairOp, EndsAtADrainAtAnyMoment) {
-  for (uint32_t moment = 0; moment < 30; ++moment) {
+  uint64_t stopped = 0;
+  for (uint32_t moment = 0; moment < 15; ++moment) {
     RepairRig rig({.targets = 4});
     for (uint32_t n = 0; n < 6; ++n)
       rig.put(n, 1u << n % 3);
     rig.wake();
     ASSERT_TRUE(rig.run_until([&] { return rig.context->repair->live() > 0; }));
-    rig.run_for(moment * 200 * kMicrosecond);
+    rig.run_for(moment * 400 * kMicrosecond);
     rig.operations->drain();
     ASSERT_TRUE(rig.run_until([&] { return rig.operations->pushes_done(); }, 1 * kSecond));
     rig.expect_at_rest();
     const uint64_t done = rig.visits(RepairOutcome::kDone);
+    stopped += rig.visits(RepairOutcome::kStopped);
     rig.run_for(100 * kSecond);
     EXPECT_EQ(rig.visits(RepairOutcome::kDone), done) << "nothing new begins";
     rig.stop();
@@ -237,6 +273,7 @@ TEST(RepairOp, EndsAtADrainAtAnyMoment) {
     for (uint32_t n = 0; n < 6; ++n)
       rig.expect_whole(n);
   }
+  EXPECT_GT(stopped, 3u) << "what is not being written is not waited for";
 }
 
 }  // namespace

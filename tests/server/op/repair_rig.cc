@@ -138,7 +138,7 @@ BlockId RepairRig::block(uint32_t n) const {
   return BlockId{sha.finish(), 0};
 }
 
-RepairRig::Written& RepairRig::make(uint32_t n, uint32_t lies) {
+RepairRig::Written& RepairRig::make(uint32_t n, uint32_t lies, uint32_t digest_lies) {
   if (written_.size() <= n) written_.resize(n + 1);
   written_[n] = std::make_unique<Written>();
   Written& w = *written_[n];
@@ -170,7 +170,6 @@ RepairRig::Written& RepairRig::make(uint32_t n, uint32_t lies) {
     }
   }
   for (uint32_t e = 0; e < table.count(); ++e) {
-    // A lie: parity that is not of these data, under a checksum that holds.
     if ((lies >> e & 1) != 0) w.extents[e][0] ^= std::byte{1};
     ExtentDigest digest(checksum_seed(block(n), e, w.attempt));
     digest.update(w.extents[e]);
@@ -179,7 +178,7 @@ RepairRig::Written& RepairRig::make(uint32_t n, uint32_t lies) {
                       .decoded_bytes = bytes,
                       .stripe = static_cast<uint16_t>(table.stripe_at(e)),
                       .stored_crc = digest.stored_crc(),
-                      .decoded_xxh3 = digest.decoded_xxh3()});
+                      .decoded_xxh3 = digest.decoded_xxh3() ^ (digest_lies >> e & 1)});
   }
   return w;
 }
@@ -234,9 +233,9 @@ flash::Place RepairRig::append(const Written& w, const BlockId& id, uint32_t pos
   return append.place;
 }
 
-void RepairRig::put(uint32_t n, uint32_t missing, uint32_t lies) {
+void RepairRig::put(uint32_t n, uint32_t missing, uint32_t lies, uint32_t digest_lies) {
   const BlockId id = block(n);
-  const Written& w = make(n, lies);
+  const Written& w = make(n, lies, digest_lies);
   struct Wish {
     RepairRig& rig;
     const BlockId& id;

@@ -63,8 +63,9 @@ class RepairRig : flash::FlashUser {
   BlockId block(uint32_t n) const;
   uint32_t all() const { return (1u << options.scheme.width()) - 1; }
   // Fragments of block n on flash and in the index, but for the positions in `missing`. A block may
-  // be put there again, by another attempt.
-  void put(uint32_t n, uint32_t missing, uint32_t lies = 0);
+  // be put there again, by another attempt. Lies: bit e, extent e is not what its stripe gives,
+  // under checksums that hold; `digest_lies`: its second checksum is not that of its bytes.
+  void put(uint32_t n, uint32_t missing, uint32_t lies = 0, uint32_t digest_lies = 0);
   Located locate(uint32_t n) const;
   // Every position of block n has a fragment on a target of its own, whose header and extents are
   // what they must be.
@@ -105,7 +106,7 @@ class RepairRig : flash::FlashUser {
     std::vector<std::vector<std::byte>> extents;
     std::vector<ExtentEntry> rows;
   };
-  Written& make(uint32_t n, uint32_t lies);
+  Written& make(uint32_t n, uint32_t lies, uint32_t digest_lies);
   flash::Place append(const Written& written, const BlockId& id, uint32_t position,
                       uint32_t target);
   bool on_recovered(const flash::FragmentInfo& f) override;
