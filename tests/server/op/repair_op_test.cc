@@ -193,25 +193,26 @@ TEST(RepairOp, LeavesTheSuccessorOfABlockAlone) {
 TEST(RepairOp, LeavesPagesToADeviceThatIsStuck) {
   uint32_t failed = 0, kept_some = 0;
   for (uint32_t moment = 0; moment < 12; ++moment) {
+    const uint32_t target = moment % 5;
     RepairRig rig({.scheme = {.k = 2, .m = 1}, .targets = 5});
     for (uint32_t n = 0; n < 8; ++n)
       rig.put(n, 1u << n % 3);
     rig.wake();
     ASSERT_TRUE(rig.run_until([&] { return rig.context->repair->live() > 0; }));
     rig.run_for(moment * 150 * kMicrosecond);
-    rig.devices[1]->stuck_set(true);
+    rig.devices[target]->stuck_set(true);
     rig.run_for(1 * kSecond);
-    EXPECT_FALSE(rig.flash->target_suspect(1)) << "nobody waits for what repair reads";
+    EXPECT_FALSE(rig.flash->target_suspect(target)) << "nobody waits for what repair reads";
     rig.run_for(60 * kSecond);
     EXPECT_EQ(rig.context->repair->live(), 0u);
     const uint64_t kept = rig.tier->used_bytes(Budget::kRepair);
     EXPECT_EQ(kept > 0, !rig.context->repair->at_rest()) << moment;
     kept_some += kept > 0 ? 1 : 0;
-    for (uint32_t n = 0; n < 8 && !rig.flash->target_ok(1); ++n) {
+    for (uint32_t n = 0; n < 8 && !rig.flash->target_ok(target); ++n) {
       if (rig.index->find(rig.block(n))) rig.expect_whole(n);  // with two of three lost it is gone
     }
-    failed += rig.flash->target_ok(1) ? 0 : 1;
-    rig.devices[1]->stuck_set(false);
+    failed += rig.flash->target_ok(target) ? 0 : 1;
+    rig.devices[target]->stuck_set(false);
     rig.run_for(1 * kSecond);
     EXPECT_TRUE(rig.context->repair->at_rest());
     EXPECT_EQ(rig.tier->used_bytes(Budget::kRepair), 0u);
@@ -267,6 +268,7 @@ TEST(RepairOp, EndsAtADrainAtAnyMoment) {
     stopped += rig.visits(RepairOutcome::kStopped);
     rig.run_for(100 * kSecond);
     EXPECT_EQ(rig.visits(RepairOutcome::kDone), done) << "nothing new begins";
+    EXPECT_LE(rig.visits(RepairOutcome::kStopped), 4u) << "and nothing is tried";
     rig.stop();
     rig.boot();
     ASSERT_TRUE(rig.run_until_whole());

@@ -96,6 +96,7 @@ void RepairRig::boot() {
                                                   .gathered = {}});
   operations = std::make_unique<Operations>(*context);
   flash->recover();
+  if (on_recovery) on_recovery();
   ASSERT_TRUE(run_until([&] { return !flash->recovering(); }));
   operations->catalog().recovery_done();
   run_until([&] { return !operations->catalog().losing(); });

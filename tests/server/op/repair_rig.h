@@ -85,6 +85,7 @@ class RepairRig : flash::FlashUser {
   flash::FragmentHeader read_lead(const Located& located, const BlockId& id, uint32_t position,
                                   std::vector<ExtentEntry>* rows);
 
+  std::function<void()> on_recovery;  // called when it has begun
   RepairRigOptions options;
   ManualClock clock;
   ExtentTable table;

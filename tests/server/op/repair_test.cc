@@ -206,15 +206,44 @@ TEST(RepairTable, LosesAndDoublesNothingInAPowerCut) {
   }
 }
 
+// A slow drive has not told yet what lies there, and what others have looks thin.
 TEST(RepairTable, DoesNotBeginWhileRecoveryStillFindsFragments) {
   RepairRig rig({});
   for (uint32_t n = 0; n < 12; ++n)
     rig.put(n, 0);
   rig.power_cut();
+  rig.on_recovery = [&] {
+    rig.devices[1]->stuck_set(true);
+    rig.wake();
+    rig.run_for(2 * kSecond);
+    EXPECT_TRUE(rig.flash->recovering());
+    EXPECT_GT(rig.index->thin_count(), 0u);
+    rig.devices[1]->stuck_set(false);
+  };
   rig.boot();
   rig.run_for(10 * kSecond);
+  EXPECT_EQ(rig.index->thin_count(), 0u);
   EXPECT_EQ(rig.context->metrics.repair_read_bytes.value(), 0u);
   EXPECT_EQ(rig.visits(RepairOutcome::kDone), 0u);
+}
+
+// One look at a slice that is full is enough for a pass.
+TEST(RepairTable, AsksAFullDriveSeldom) {
+  RepairRig rig({.targets = 3, .repairs_max = 1});
+  for (uint32_t n = 0; n < 10; ++n) {
+    rig.put(n, 1u << n % 3);
+    rig.index->lease_add(rig.locate(n).base_slot);
+  }
+  for (uint32_t t = 0; t < 3; ++t) {
+    for (uint32_t slice = 0; slice < 2; ++slice) {
+      while (rig.flash->reserve(t, slice, 30)) {
+      }
+    }
+  }
+  rig.wake();
+  rig.run_for(500 * kMillisecond);
+  EXPECT_EQ(rig.visits(RepairOutcome::kNoSpace), 10u) << "one pass";
+  EXPECT_LE(rig.context->metrics.repair_read_bytes.value(), 2 * bytes_of(50)) << "a lead a slice";
 }
 
 }  // namespace
