@@ -80,12 +80,33 @@ TEST(SegmentReader, AnotherBlockFormatOrAttemptIsRefused) {
   format.read.fingerprint.bytes[0] ^= std::byte{1};
   EXPECT_EQ(format.go().code(), Code::kInvalid);  // the asker is wrong: nothing is lost
   EXPECT_TRUE(world.user().lost.empty());
+  Lead any(world, *world.f, place);
+  any.read.fingerprint = Digest{};
+  EXPECT_TRUE(any.go().ok()) << "whatever format it is";
   Lead block(world, *world.f, place);
   block.read.block = test_block(2);
   EXPECT_EQ(block.go().code(), Code::kCorrupt);
   Lead attempt(world, *world.f, place);
   attempt.read.attempt = {9, 9, 9};
   EXPECT_EQ(attempt.go().code(), Code::kCorrupt);
+}
+
+// What nobody waits for is no demand: a target that keeps it is not suspect, and pushes keep their
+// slots for writes.
+TEST(SegmentReader, AReadThatIsNeverWantedIsBackground) {
+  for (const bool wanted : {true, false}) {
+    World world;
+    Lead lead(world, *world.f, world.f->append.place);
+    lead.read.wanted_ns = wanted ? 1 : kNever;
+    world.device(0).stuck_set(true);
+    world.flash().read(lead.read);
+    world.settle(1 * kSecond);
+    world.reactor().turn();  // reads the clock
+    EXPECT_EQ(world.flash().target_suspect(0), wanted);
+    world.device(0).stuck_set(false);
+    EXPECT_TRUE(world.run_until([&] { return lead.done; }));
+    EXPECT_TRUE(lead.read.status.ok());
+  }
 }
 
 TEST(SegmentReader, AStalePlaceIsCorruptButNoRot) {
