@@ -138,8 +138,13 @@ bool Catalog::repaired(const BlockId& block, const Attempt& attempt, uint32_t po
 void Catalog::look_after(const BlockId& block) {
   const std::optional<Located> located = context_.index.find_any(block);
   if (!located || located->state == BlockState::kMemory) return;  // its push will see
-  if (located->state == BlockState::kFlash && is_gone(*located)) return drop(block, *located);
   if (located->live == 0) return drop(block, *located);
+  if (located->state == BlockState::kFlash && is_gone(*located)) {
+    // While recovery goes on, more of it may be found; recovery_done() has the last word.
+    if (!context_.flash.recovering()) return drop(block, *located);
+    undecided_ = true;
+    return;
+  }
   if (context_.index.thin_count() > 0) context_.repair->wake();
 }
 
@@ -225,6 +230,7 @@ bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
 void Catalog::recovery_done() {
   VARVE_ASSERT(!attempts_.empty());  // once
   attempts_ = std::vector<Attempt>();
+  undecided_ = false;
   if (context_.options.scheme.k > 1) {  // of one fragment there is no half
     losing_ = true;
     lose_cursor_ = 0;
@@ -355,8 +361,8 @@ void Catalog::lose_some() {
     Catalog& self;
     static void visit(void* context, const BlockId& block, const Located& located) {
       Catalog& self = static_cast<Step*>(context)->self;
-      const bool too_few = located.state == BlockState::kGathering && self.attempts_.empty();
-      if (too_few || self.readable(located) != located.live) {
+      const bool few = located.state == BlockState::kGathering || self.is_gone(located);
+      if ((few && self.attempts_.empty()) || self.readable(located) != located.live) {
         self.losses_.push_back({block, located});
       }
     }
@@ -366,7 +372,8 @@ void Catalog::lose_some() {
   for (const auto& [block, located] : losses_) {
     lose_failed(block, located);
     const std::optional<Located> left = context_.index.find_any(block);
-    if (left && left->state == BlockState::kGathering && attempts_.empty()) {
+    const bool few = left && (left->state == BlockState::kGathering || is_gone(*left));
+    if (few && attempts_.empty()) {
       context_.metrics.recovered_too_few.add();
       drop(block, *left);
     }

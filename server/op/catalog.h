@@ -60,7 +60,7 @@ class Catalog final : public Task {
   // Takes a block out that is gone or shall go, whatever is left of it.
   void drop(const BlockId& block, const Located& located);
   // True while the index may still hold what is gone.
-  bool losing() const { return losing_; }
+  bool losing() const { return losing_ || undecided_; }
   flash::FlashUser::Verdict reclaim(const BlockId& block, const flash::Place& place);
   bool is_live(const BlockId& block, const flash::Place& place) const;
   bool moved(const BlockId& block, const flash::Place& from, const flash::Place& to);
@@ -99,6 +99,7 @@ class Catalog final : public Task {
   static_assert(kTargetsMax <= 64);
   uint64_t failed_ = 0;
   bool losing_ = false;
+  bool undecided_ = false;  // recovery may still find what makes a block of too few fragments whole
   uint32_t lose_cursor_ = 0;
   std::vector<Loss> losses_;  // of one turn
   // Of what recovery found, while it runs: the index has no room for attempts. By block slot.

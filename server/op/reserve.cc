@@ -153,7 +153,9 @@ bool exists(OpContext& context, const BlockId& block) {
   const std::optional<Located> located = context.index.find(block);
   if (!located) return false;
   if (context.catalog->is_gone(*located)) {  // the walk has not come to it yet
-    context.catalog->drop(block, *located);
+    const bool found_whole =
+        context.flash.slice_ready(slice_of(block.base, context.options.slices));
+    if (found_whole) context.catalog->drop(block, *located);
     return false;
   }
   if (located->state == BlockState::kFlash) return true;

@@ -231,6 +231,34 @@ TEST(CodingTarget, AFailedTargetCostsItsFragmentsAndNoHit) {
   rig.expect_at_rest();
 }
 
+// While recovery goes on the third of three fragments may come after two are lost.
+TEST(CodingTarget, OneThatFailsDuringRecoveryCostsNoBlockThatIsStillBeingFound) {
+  Rig rig(coded({2, 1}, 3));
+  rig.push({1});
+  rig.flash.is_recovering = true;
+  Catalog& catalog = rig.operations->catalog();
+  const std::optional<Located> located = rig.index.find(rig.block(1));
+  const Attempt attempt = rig.tier.peek(located->block_slot)->attempt;
+  const flash::Place later = rig.index.place_of(*located, 0);
+  const uint32_t failing = rig.index.place_of(*located, 1).target;
+  rig.lose(1, 0);  // as if it were not found yet
+  rig.flash.ok[failing] = false;
+  catalog.target_failed(failing);
+  rig.settle();
+  EXPECT_EQ(rig.match({1}).found(), 0u) << "one is not enough";
+  EXPECT_TRUE(catalog.recovered({.block = rig.block(1),
+                                 .rank_count = 1,
+                                 .position = 0,
+                                 .attempt = attempt,
+                                 .place = later,
+                                 .block_bytes = 1000}));
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  rig.flash.is_recovering = false;
+  catalog.recovery_done();
+  rig.settle();
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+}
+
 // Rot that a reader finds: the extent is told lost, the block stays, the others of it are sent.
 TEST(CodingRot, CostsTheReaderARebuildOnly) {
   for (uint32_t position = 0; position < 3; ++position) {
