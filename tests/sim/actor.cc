@@ -70,6 +70,8 @@ Actor::Actor(World& world, Library& library, uint32_t number)
   options.name = "actor-" + std::to_string(number);
   options.bulk_lanes = static_cast<uint32_t>(random_.between(1, 3));
   options.pull_credit_bytes = 16 * kMiB;
+  options.parity_scratch_bytes = 1 * kMiB;  // both the least there is
+  options.rebuild_scratch_bytes = 56 * kMiB;
   options.fence_ns_max = kFence;
   options.ping_interval_ns = 500 * kMillisecond;
   options.connect_ns_max = 300 * kMillisecond;
@@ -185,6 +187,7 @@ void Actor::start() {
   request.deadline_ns = 500 * kMillisecond;
   lease_until_ns_ = world_.now_ns() + request.lease_ms * kMillisecond;
   lease_boot_ = world_.boots();
+  before_ = this_moment(library_.formats[format_].rank_count());
   op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
   auto op = core_->match(std::move(request));
   world_.expect(op.has_value(), "match refused");
@@ -214,6 +217,7 @@ void Actor::on_matched(const Event& event) {
   if (!event.status.ok()) return;
   world_.expect(event.n_blocks <= library_.blocks_max, "more blocks than asked");
   n_blocks_ = event.n_blocks;
+  if (!event.recovering) check_hits();
   lease_ = event.lease;
   stats_.hit_blocks += n_blocks_;
   if (n_blocks_ > 0 && random_.chance(30)) return start_foreign();
@@ -258,16 +262,45 @@ void Actor::on_foreign(const Event& event) {
   start_pull();
 }
 
+// Of the first `rank_count` ranks, or of the current one.
+Actor::Moment Actor::this_moment(uint32_t rank_count) const {
+  Moment moment;
+  library_.truth->look();
+  for (const BaseId& id : ids_[format_][document_]) {
+    bool safe = true, stored = true;
+    for (uint32_t r = 0; r < std::max(1u, rank_count); ++r) {
+      const BlockId block{id, rank_count == 0 ? rank_ : r};
+      safe = safe && library_.truth->is_safe(block);
+      stored = stored && library_.truth->is_known(block);
+    }
+    moment.safe.push_back(safe);
+    moment.stored.push_back(stored);
+  }
+  moment.evicted = library_.truth->evicted_in_this_life();
+  moment.boot = world_.boots();
+  moment.recovering = world_.recovering();
+  return moment;
+}
+
+// I9, I10: what was safe before the match and is safe after it is a hit, were it not for evictions.
+void Actor::check_hits() const {
+  const Moment after = this_moment(library_.formats[format_].rank_count());
+  if (before_.recovering || after.boot != before_.boot || after.evicted != before_.evicted) return;
+  uint32_t owed = 0;
+  while (owed < library_.blocks_max && before_.safe[owed] && after.safe[owed])
+    ++owed;
+  world_.expect(n_blocks_ >= owed, "I9 a block within the fault budget is a miss: " +
+                                       std::to_string(n_blocks_) + " of " + std::to_string(owed));
+}
+
 bool Actor::may_fail(uint32_t i) const {
-  if (library_.oracle.is_excused({ids_[format_][document_][i], rank_})) return true;
-  if (!targets_[i]) return world_.any_fault();
-  return world_.faulted(*targets_[i]);
+  if (!before_.stored[i]) return world_.any_fault();
+  const BlockId block{ids_[format_][document_][i], rank_};
+  return !before_.safe[i] || !library_.truth->is_safe(block);
 }
 
 void Actor::start_pull() {
-  targets_.clear();
-  for (uint32_t i = 0; i < n_blocks_; ++i)
-    targets_.push_back(world_.target_of({ids_[format_][document_][i], rank_}));
+  before_ = this_moment(0);
   PullRequest request;
   request.format = format_ids_[format_];
   request.rank = rank_;
@@ -382,6 +415,7 @@ void Actor::on_pushed(const Event& event) {
       ++stats_.pushed_blocks;
       // "Existed" is as good an acknowledgement as a write of one's own.
       library_.oracle.acked(block, ack_ == wire::AckKind::kDurable);
+      if (ack_ == wire::AckKind::kDurable) library_.truth->acked(block);
     } else {
       ++stats_.failed_pushes;
     }
@@ -424,6 +458,13 @@ uint32_t Actor::format_of(const BlockId& block) const {
     }
   }
   world_.fail("a block of no document");
+}
+
+ActorStats Actor::stats() const {
+  ActorStats stats = stats_;
+  stats.rebuilt_extents = core_->counters().rebuilt_extents;
+  stats.hedges_won = core_->counters().hedges_won;
+  return stats;
 }
 
 void Actor::close() {

@@ -9,16 +9,18 @@
 
 #include "client/varve.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/truth.h"
 #include "tests/sim/world.h"
 
 namespace varve::sim {
 
-// What all actors share: formats, documents (chains of base ids) and the oracle.
+// What all actors share: formats, documents (chains of base ids), what was promised and what is so.
 struct Library {
   std::vector<Format> formats;
   uint32_t documents = 6;   // per format; they share their first block pairwise
   uint32_t blocks_max = 5;  // per document
   Oracle oracle;
+  Truth* truth = nullptr;
   uint64_t last_salt = 0;
 };
 std::vector<Format> draw_formats(Random& random);
@@ -26,7 +28,7 @@ std::vector<uint32_t> document_tokens(const Library& library, uint32_t format, u
 
 struct ActorStats {
   uint64_t matches = 0, hit_blocks = 0, pulled_blocks = 0, missed_blocks = 0, pushed_blocks = 0;
-  uint64_t failed_pushes = 0, cancels = 0;
+  uint64_t failed_pushes = 0, cancels = 0, rebuilt_extents = 0, hedges_won = 0;
 };
 
 class Actor {
@@ -38,7 +40,7 @@ class Actor {
   bool idle() const { return step_ == Step::kIdle; }
   void close();
   bool closed() const;
-  const ActorStats& stats() const { return stats_; }
+  ActorStats stats() const;
 
   // A direct pull of one block, for the final audit; answered by audit_code() once audit_done().
   bool audit(uint32_t format, const BlockId& block);
@@ -52,7 +54,17 @@ class Actor {
   void start();
   void start_foreign();
   void on_foreign(const Event& event);
-  // Whether a fault that was injected may cost this block, as far as the match could tell.
+  // What nothing may cost in this moment, to be compared with when the answer is here.
+  struct Moment {
+    std::vector<bool> safe;    // by block
+    std::vector<bool> stored;  // on flash, safe or not
+    uint64_t evicted = 0;
+    uint32_t boot = 0;
+    bool recovering = false;
+  };
+  Moment this_moment(uint32_t rank_count) const;
+  void check_hits() const;
+  // Whether a fault that was injected may cost this block of the pull.
   bool may_fail(uint32_t i) const;
   void start_pull();
   void start_push();
@@ -85,7 +97,7 @@ class Actor {
   OpId op_ = 0;
   uint32_t format_ = 0, document_ = 0, rank_ = 0;
   uint32_t n_blocks_ = 0;
-  std::vector<std::optional<uint32_t>> targets_;  // of the blocks that are pulled, at the match
+  Moment before_;  // the match or pull
   uint64_t lease_ = 0;
   Nanos lease_until_ns_ = 0;
   uint32_t lease_boot_ = 0;

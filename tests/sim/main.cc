@@ -157,11 +157,15 @@ int main(int argc, char** argv) {
     sum.audited_blocks += a.audited_blocks;
     sum.evicted_blocks += a.evicted_blocks;
     sum.hit_blocks += a.hit_blocks;
+    sum.rebuilt_extents += a.rebuilt_extents;
+    sum.repaired_blocks += a.repaired_blocks;
   }
   std::printf("sim: %zu seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64
               " target faults, %" PRIu64 " blocks pushed, %" PRIu64 " hit, %" PRIu64
-              " pulled, %" PRIu64 " evicted, %" PRIu64 " audited after the last kill\n",
+              " pulled, %" PRIu64 " extents rebuilt, %" PRIu64 " blocks repaired, %" PRIu64
+              " evicted, %" PRIu64 " audited after the last kill\n",
               arguments.listed.size(), failed, sum.kills, sum.target_faults, sum.pushed_blocks,
-              sum.hit_blocks, sum.pulled_blocks, sum.evicted_blocks, sum.audited_blocks);
+              sum.hit_blocks, sum.pulled_blocks, sum.rebuilt_extents, sum.repaired_blocks,
+              sum.evicted_blocks, sum.audited_blocks);
   return failed == 0 ? 0 : 1;
 }

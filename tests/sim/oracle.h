@@ -29,12 +29,6 @@ class Oracle {
     w.acked = true;
     w.durable |= durable;
   }
-  // A fault was injected into its bytes: it may be lost from now on, though never wrong.
-  void may_lose(const BlockId& block) { writers_[block].excused = true; }
-  bool is_excused(const BlockId& block) const {
-    const auto found = writers_.find(block);
-    return found != writers_.end() && found->second.excused;
-  }
   // The writer whose bytes these layers are, all of them; 0 when there is none: phantom or corrupt.
   uint64_t writer_of(const BlockId& block, const std::vector<ConstByteSpan>& layers) const;
   // Calls f(block) for every block whose durable acknowledgement was given, in id order, "exists"
@@ -49,7 +43,7 @@ class Oracle {
  private:
   struct Writers {
     std::set<uint64_t> salts;
-    bool acked = false, durable = false, excused = false;
+    bool acked = false, durable = false;
   };
   std::map<BlockId, Writers> writers_;
 };

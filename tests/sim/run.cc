@@ -10,15 +10,34 @@
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "tests/sim/actor.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/truth.h"
 #include "tests/sim/world.h"
 
 namespace varve::sim {
 
 namespace {
+
+// A scheme with parity, and mostly targets for it.
+void draw_coding(Random& random, NodeOptions& node) {
+  constexpr Scheme kDrawn[] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {4, 2}, {5, 2}};
+  node.scheme = kDrawn[random.below(std::size(kDrawn))];
+  const uint32_t width = node.scheme.width();
+  const bool thin = node.scheme.m > 0 && random.chance(150);
+  node.targets = static_cast<uint32_t>(thin ? random.between(node.scheme.k, width - 1)
+                                            : random.between(width, width + 2));
+  // Many targets are small ones, or a run would be mostly zeros.
+  node.slices = node.tight && width > 2 ? 2 : 4;
+  node.shards = std::min(node.shards, node.slices);
+  node.target_bytes = (node.tight ? 8 : 16) * node.slices * kMiB;
+  node.arena_bytes = node.arena_bytes / node.scheme.k * width / kPageBytes * kPageBytes;
+  node.repair_bytes = (random.chance(200) ? 512 : 1536) * kKiB;
+}
 
 NodeOptions draw_node(Random& random, const RunOptions& run) {
   NodeOptions node;
@@ -26,11 +45,13 @@ NodeOptions draw_node(Random& random, const RunOptions& run) {
   node.targets = static_cast<uint32_t>(random.between(1, 3));
   node.target_bytes = (random.chance(300) ? 128 : 256) * kMiB;
   if (random.chance(300)) {  // tight: what is pushed does not fit, eviction and reclaim must work
+    node.tight = true;
     node.slices = 4;
     node.targets = 1;
     node.target_bytes = 40 * kMiB;
   }
   node.arena_bytes = random.between(3, 6) * kMiB;
+  if (random.chance(650)) draw_coding(random, node);
   node.faults.volatile_cache = true;
   if (random.chance(250)) node.faults.bit_rot_per_mille = 5;
   if (random.chance(250)) node.faults.read_error_per_mille = 10;
@@ -43,12 +64,21 @@ NodeOptions draw_node(Random& random, const RunOptions& run) {
   return node;
 }
 
+// Rot and bad luck strike at random: what they cost is not known to anybody.
+bool is_exact(const NodeOptions& node) {
+  return node.faults.bit_rot_per_mille == 0 && node.faults.read_error_per_mille == 0;
+}
+
 class Run {
  public:
   Run(uint64_t seed, const RunOptions& options)
-      : options_(options), setup_(seed), world_(seed, draw_node(setup_, options)) {
+      : options_(options),
+        setup_(seed),
+        world_(seed, draw_node(setup_, options)),
+        truth_(world_, is_exact(world_.options())) {
     library_.formats = draw_formats(setup_);
-    if (world_.options().slices < kSlicesDefault) library_.documents = 40;
+    library_.truth = &truth_;
+    if (world_.options().tight) library_.documents = 40;
   }
 
   RunResult play() {
@@ -61,18 +91,20 @@ class Run {
     for (uint64_t life = 0; life < lives; ++life) {
       live(setup_.between(20, 400) * kMillisecond);
       if (setup_.chance(700)) {
-        count_evictions();
+        end_life();
         world_.kill();
         ++result_.kills;
       } else {
         stop_gracefully();
       }
       turn_for(setup_.below(300) * kMillisecond);
+      if (world_.options().target_faults && setup_.chance(500)) fail_at_rest(life + 1 == lives);
       world_.boot();
     }
     live(100 * kMillisecond, false);
     settle();
     audit();
+    complete();
     count_evictions();
     finish();
     return result_;
@@ -93,41 +125,96 @@ class Run {
   // The last life has no target faults: what was out of reach in the others is back.
   void live(Nanos duration, bool may_fault = true) {
     const Nanos until = world_.now_ns() + duration;
-    const bool faulty = may_fault && world_.options().target_faults && setup_.chance(700);
-    Nanos fault_ns = faulty ? world_.now_ns() + setup_.below(duration) : kNever;
-    Nanos unstick_ns = kNever;
-    uint32_t target = 0;
+    std::vector<Nanos> faults_ns;
+    if (may_fault && world_.options().target_faults && setup_.chance(700)) {
+      for (uint32_t i = fault_count(); i > 0; --i)
+        faults_ns.push_back(world_.now_ns() + setup_.below(duration));
+    }
+    std::vector<std::pair<Nanos, uint32_t>> stuck;  // until when, which target
     while (world_.now_ns() < until) {
       turn_for(std::min<Nanos>(5 * kMillisecond, until - world_.now_ns()));
-      if (world_.now_ns() >= fault_ns) {
-        fault_ns = kNever;
-        target = static_cast<uint32_t>(setup_.below(world_.options().targets));
-        if (fail(target)) unstick_ns = world_.now_ns() + setup_.below(200 * kMillisecond);
+      truth_.look();
+      const Nanos now_ns = world_.now_ns();
+      const auto due = std::erase_if(faults_ns, [now_ns](Nanos at_ns) { return at_ns <= now_ns; });
+      for (uint64_t i = 0; i < due; ++i) {
+        const auto target = static_cast<uint32_t>(setup_.below(world_.options().targets));
+        const auto fault = static_cast<TargetFault>(setup_.below(kTargetFaults));
+        fail(target, fault);
+        const Nanos until_ns = now_ns + setup_.below(200 * kMillisecond);
+        if (fault == TargetFault::kStuckForAWhile) stuck.push_back({until_ns, target});
       }
-      if (world_.now_ns() >= unstick_ns) {
-        unstick_ns = kNever;
-        world_.unstick(target);
+      for (const auto& [until_ns, target] : stuck) {
+        if (until_ns <= now_ns) world_.unstick(target);
       }
+      std::erase_if(stuck, [now_ns](const auto& one) { return one.first <= now_ns; });
       if (setup_.chance(8)) world_.note(world_.fabric().break_one());
       if (setup_.chance(2)) world_.note(world_.fabric().silence_one());
     }
   }
 
-  // Of this life, which ends now; a block may be evicted up to its last moment.
-  void count_evictions() { result_.evicted_blocks += evicted_now(); }
-  uint64_t evicted_now() const {
-    return static_cast<uint64_t>(world_.metric_sum("varve_evicted_blocks_total"));
+  // Mostly what the scheme bears, sometimes one more.
+  uint32_t fault_count() {
+    const uint32_t m = world_.options().scheme.m;
+    return static_cast<uint32_t>(setup_.chance(800) ? setup_.between(1, std::max(1u, m)) : m + 1);
   }
 
-  // True when it is stuck for a while only.
-  bool fail(uint32_t target) {
-    const auto fault = static_cast<TargetFault>(setup_.below(kTargetFaults));
-    std::vector<BlockId> hit;
-    world_.fault(target, fault, &hit);
-    for (const BlockId& block : hit)
-      library_.oracle.may_lose(block);
+  void fail(uint32_t target, TargetFault fault) {
     ++result_.target_faults;
-    return fault == TargetFault::kStuckForAWhile;
+    if (fault != TargetFault::kBadSector) return world_.fault(target, fault);
+    const std::optional<Sighting> fragment = fragment_on(target);
+    if (!fragment || world_.faulted(target)) return;
+    truth_.damaged(*fragment);
+    world_.bad_sector(*fragment);
+  }
+
+  std::optional<Sighting> fragment_on(uint32_t target) {
+    const std::vector<Sighting> all = truth_.on_target(target);
+    if (all.empty()) return std::nullopt;
+    return all[setup_.below(all.size())];
+  }
+
+  // While the node is down: drives are lost, replaced, mixed up, and rot. In the last life all are
+  // there.
+  void fail_at_rest(bool last) {
+    const uint32_t targets = world_.options().targets;
+    std::set<uint32_t> touched;
+    uint32_t absent = 0;
+    for (uint32_t i = fault_count(); i > 0; --i) {
+      const auto target = static_cast<uint32_t>(setup_.below(targets));
+      const auto fault = static_cast<StartFault>(setup_.below(kStartFaults));
+      if (!touched.insert(target).second) continue;
+      ++result_.target_faults;
+      if (fault == StartFault::kAbsent) {
+        if (last || ++absent == targets) continue;  // without any the node does not start
+        world_.start_fault(target, fault);
+      } else if (fault == StartFault::kRotted) {
+        if (const auto fragment = fragment_on(target)) {
+          truth_.damaged(*fragment);
+          world_.rot(*fragment);
+        }
+      } else if (fault == StartFault::kSwapped) {
+        const uint32_t other = (target + 1) % targets;
+        if (touched.insert(other).second) world_.swap_targets(target, other);
+      } else {
+        truth_.target_new(target);
+        world_.start_fault(target, fault);
+      }
+    }
+  }
+
+  // Of this life, which ends now; a block may be evicted up to its last moment.
+  void count_evictions() {
+    result_.evicted_blocks += evicted_now();
+    result_.repaired_blocks +=
+        static_cast<uint64_t>(world_.metric("varve_repair_blocks_total", "outcome=\"done\""));
+  }
+  void end_life() {
+    count_evictions();
+    truth_.look();
+    truth_.died();
+  }
+  uint64_t evicted_now() const {
+    return static_cast<uint64_t>(world_.metric_sum("varve_evicted_blocks_total"));
   }
 
   // As the daemon does it: clients are told, those that stay are let go after half of the bound.
@@ -139,7 +226,7 @@ class Run {
       turn_for(20 * kMillisecond);
     }
     world_.expect(world_.drained(), "I8 a drain does not end");
-    count_evictions();
+    end_life();
     world_.stop_drained();
   }
 
@@ -167,8 +254,7 @@ class Run {
     for (uint32_t i = 0; i < 200 && world_.recovering(); ++i)
       turn_for(20 * kMillisecond);
     world_.expect(!world_.recovering(), "recovery does not end");
-    const NodeOptions& node = world_.options();
-    const bool sound = node.faults.bit_rot_per_mille == 0 && node.faults.read_error_per_mille == 0;
+    truth_.look();
     std::vector<std::pair<uint32_t, BlockId>> blocks;
     library_.oracle.each_durable([&](const BlockId& block) {
       blocks.push_back({actor.format_of(block), block});
@@ -178,14 +264,39 @@ class Run {
       for (uint32_t i = 0; i < 300 && !actor.audit_done(); ++i)
         turn_for(10 * kMillisecond);
       world_.expect(actor.audit_done(), "I8 an audit pull does not end");
+      truth_.look();
       if (actor.audit_code() == Code::kOk) {
         ++result_.audited_blocks;
-      } else {
-        const bool evicted = result_.evicted_blocks + evicted_now() > 0;
-        world_.expect(!sound || evicted || library_.oracle.is_excused(block),
-                      "I10 a durable block is lost: " + short_name(block.base) + " " +
-                          code_name(actor.audit_code()));
+        continue;
       }
+      const bool evicted = result_.evicted_blocks + evicted_now() > 0;
+      const bool owed = !evicted && !truth_.is_excused(block);
+      world_.expect(!is_exact(world_.options()) || !(owed || truth_.is_safe(block)),
+                    "I10 a durable block is lost: " + short_name(block.base) + " " +
+                        code_name(actor.audit_code()));
+    }
+  }
+
+  // Where there are targets and space for all of it, every block gets all its fragments in the end;
+  // and what lies there is what its header says.
+  void complete() {
+    const NodeOptions& node = world_.options();
+    if (!is_exact(node)) return;
+    const bool room = !node.tight && node.repair_bytes >= kMiB;
+    const bool whole = room && node.targets >= node.scheme.width();
+    for (uint32_t i = 0; i < 600 && whole && world_.thin_count() > 0; ++i) {
+      turn_for(200 * kMillisecond);
+      truth_.look();
+    }
+    world_.expect(!whole || world_.thin_count() == 0,
+                  std::to_string(world_.thin_count()) + " blocks stay thin");
+    turn_for(1 * kSecond);
+    truth_.look();
+    for (const Sighting& fragment : world_.sightings()) {
+      if (truth_.is_damaged(fragment)) continue;
+      world_.expect(world_.verifies(fragment), "I1 a fragment on a target does not verify: " +
+                                                   short_name(fragment.block.base) + " position " +
+                                                   std::to_string(fragment.position));
     }
   }
 
@@ -195,6 +306,7 @@ class Run {
       result_.pushed_blocks += stats.pushed_blocks;
       result_.hit_blocks += stats.hit_blocks;
       result_.pulled_blocks += stats.pulled_blocks;
+      result_.rebuilt_extents += stats.rebuilt_extents;
       actor->close();
     }
     for (uint32_t i = 0; i < 200; ++i) {
@@ -211,17 +323,21 @@ class Run {
     world_.check_at_rest();
     result_.hash = world_.hash();
     if (options_.trace) {
-      std::printf("shards %u targets %u lives %u kills %" PRIu64 " pushed %" PRIu64 " hit %" PRIu64
-                  " pulled %" PRIu64 " evicted %" PRIu64 " audited %" PRIu64 "\n",
-                  world_.options().shards, world_.options().targets, world_.boots(), result_.kills,
+      std::printf("scheme %s shards %u targets %u lives %u kills %" PRIu64 " faults %" PRIu64
+                  " pushed %" PRIu64 " hit %" PRIu64 " pulled %" PRIu64 " rebuilt %" PRIu64
+                  " repaired %" PRIu64 " evicted %" PRIu64 " audited %" PRIu64 "\n",
+                  world_.options().scheme.text().c_str(), world_.options().shards,
+                  world_.options().targets, world_.boots(), result_.kills, result_.target_faults,
                   result_.pushed_blocks, result_.hit_blocks, result_.pulled_blocks,
-                  result_.evicted_blocks, result_.audited_blocks);
+                  result_.rebuilt_extents, result_.repaired_blocks, result_.evicted_blocks,
+                  result_.audited_blocks);
     }
   }
 
   RunOptions options_;
   Random setup_;
   World world_;
+  Truth truth_;
   Library library_;
   std::vector<std::unique_ptr<Actor>> actors_;
   RunResult result_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace varve::sim {
 
@@ -22,6 +23,10 @@ World::World(uint64_t seed, const NodeOptions& options)
   for (uint32_t t = 0; t < options.targets; ++t) {
     platters_.push_back(std::make_unique<MemoryPlatter>(options.target_bytes));
   }
+  absent_.assign(options.targets, false);
+  supers_.resize(options.targets);
+  list_.blank = true;
+  list_.capacity_bytes = ~uint64_t{0};
   entropy_.fill(node_uuid_);
 }
 
@@ -34,19 +39,10 @@ void World::boot() {
   VARVE_ASSERT(!alive());
   ++boots_;
   note(boots_);
+  if (swapped_.first != swapped_.second) expect_refusal();
   auto life = std::make_unique<Life>();
-  life->faulted.assign(options_.targets, false);
-  std::vector<flash::TargetInfo> targets;
-  for (uint32_t t = 0; t < options_.targets; ++t) {
-    flash::TargetOptions options;
-    options.file.path = "platter-" + std::to_string(t);
-    options.index = t;
-    options.geometry.slices = options_.slices;
-    options.geometry.segment_pages = 256;
-    auto info = flash::prepare_platter(*platters_[t], options, node_uuid_, entropy_);
-    if (!info) fail(std::string("prepare_platter: ") + info.error().what());
-    targets.push_back(std::move(*info));
-  }
+  const std::vector<flash::TargetInfo> targets = prepare_targets();
+  life->faulted = absent_;
   for (uint32_t s = 0; s < options_.shards; ++s) {
     const Status status = boot_shard(*life, s, targets);
     if (!status.ok()) fail(std::string("Shard::open: ") + status.what());
@@ -57,6 +53,7 @@ void World::boot() {
   session.domain_salt.bytes[0] = std::byte{7};
   session.boot_id = entropy_.next64();
   session.slices = options_.slices;
+  session.scheme = options_.scheme;
   // Small pools: limits are hit, and a life begins at once.
   session.sessions_max = 16;
   session.matches_sum_max = session.reserves_sum_max = 32;
@@ -71,6 +68,71 @@ void World::boot() {
     fail(std::string("listen: ") + s.what());
   }
   life_ = std::move(life);
+  absent_.assign(options_.targets, false);
+}
+
+flash::TargetOptions World::target_options(uint32_t target) const {
+  flash::TargetOptions options;
+  options.file.path = "platter-" + std::to_string(target);
+  options.index = target;
+  options.geometry.slices = options_.slices;
+  options.geometry.segment_pages = 256;
+  options.geometry.scheme = options_.scheme;
+  return options;
+}
+
+// As the node does it: all are looked at, the start is agreed on, then each is prepared; one that
+// is away keeps its place.
+std::vector<flash::TargetInfo> World::prepare_targets() {
+  std::vector<flash::TargetLook> looks;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    if (absent_[t]) continue;
+    auto look = flash::look_platter(*platters_[t], target_options(t), node_uuid_);
+    if (!look) fail(std::string("look_platter: ") + look.error().what());
+    looks.push_back(*look);
+  }
+  looks.push_back(list_);
+  const auto common = flash::common_start(looks, options_.shards);
+  if (!common) fail(std::string("common_start: ") + common.error().what());
+  expect(common->boot_generation > list_.boot_generation, "a start counts as one before");
+  list_.blank = false;
+  list_.boot_generation = common->boot_generation;
+  list_.slices = options_.slices;  // tiny targets would be given fewer
+  list_.generations = common->generations;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    if (absent_[t]) continue;
+    flash::TargetOptions options = target_options(t);
+    options.boot_generation = common->boot_generation;
+    options.generations = common->generations;
+    auto info = flash::prepare_platter(*platters_[t], options, node_uuid_, entropy_);
+    if (!info) fail(std::string("prepare_platter: ") + info.error().what());
+    supers_[t] = info->super;
+  }
+  std::vector<flash::TargetInfo> targets;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    flash::TargetInfo info;
+    info.path = target_options(t).file.path;
+    info.super = supers_[t];
+    targets.push_back(std::move(info));
+  }
+  return targets;
+}
+
+// Two targets in each other's place are refused by name and left as they are; the operator then
+// restores the order.
+void World::expect_refusal() {
+  const auto [one, other] = std::exchange(swapped_, {0, 0});
+  for (const auto& [place, content] : {std::pair{one, other}, std::pair{other, one}}) {
+    MemoryPlatter& platter = *platters_[content];
+    const uint32_t before = crc32c(0, platter.bytes().first(bytes_of(flash::kHeadPages)));
+    const flash::TargetOptions options = target_options(place);
+    const auto look = flash::look_platter(platter, options, node_uuid_);
+    const auto info = flash::prepare_platter(platter, options, node_uuid_, entropy_);
+    expect(!look && !info, "I12 a target was taken in the place of another");
+    expect(look.error().code() == Code::kInvalid, "I12 a swapped target is not refused by name");
+    const uint32_t after = crc32c(0, platter.bytes().first(bytes_of(flash::kHeadPages)));
+    expect(before == after, "I12 a refused target was written to");
+  }
 }
 
 Status World::boot_shard(Life& life, uint32_t shard,
@@ -81,6 +143,13 @@ Status World::boot_shard(Life& life, uint32_t shard,
   Reactor& reactor = *life.reactors.back();
   std::vector<std::unique_ptr<BlockDevice>> devices;
   for (uint32_t t = 0; t < options_.targets; ++t) {
+    if (absent_[t]) {
+      devices.push_back(make_failed_device(reactor, "platter-" + std::to_string(t),
+                                           options_.target_bytes,
+                                           Status::unavailable("it is away")));
+      life.devices.push_back(nullptr);
+      continue;
+    }
     MemoryDeviceOptions memory;
     memory.name = "platter-" + std::to_string(t);
     memory.latency_min_ns = options_.device_latency_min_ns;
@@ -94,18 +163,21 @@ Status World::boot_shard(Life& life, uint32_t shard,
     devices.push_back(std::move(device));
   }
   // Page-aligned memory out of a plain vector.
-  life.arenas.emplace_back(options_.arena_bytes + kPageBytes);
+  const uint64_t arena_bytes = options_.arena_bytes + options_.repair_bytes;
+  life.arenas.emplace_back(arena_bytes + kPageBytes);
   auto* base = life.arenas.back().data();
   const auto skew = reinterpret_cast<uintptr_t>(base) % kPageBytes;
-  const ByteSpan arena(base + (skew == 0 ? 0 : kPageBytes - skew), options_.arena_bytes);
+  const ByteSpan arena(base + (skew == 0 ? 0 : kPageBytes - skew), arena_bytes);
   ShardOptions options;
   options.shard = shard;
   options.shards = options_.shards;
   options.blocks_max = options_.blocks_max;
+  options.scheme = options_.scheme;
   const uint64_t bytes = options_.arena_bytes;
   options.tier.limit_bytes[static_cast<int>(Budget::kPush)] = bytes / 8 * 3;
   options.tier.limit_bytes[static_cast<int>(Budget::kPull)] = bytes / 8 * 2;
   options.tier.limit_bytes[static_cast<int>(Budget::kResident)] = bytes / 8 * 3;
+  options.tier.limit_bytes[static_cast<int>(Budget::kRepair)] = options_.repair_bytes;
   options.tier.blocks_max = 512;
   options.flash.shard = shard;
   options.flash.shards = options_.shards;
@@ -128,9 +200,14 @@ Status World::boot_shard(Life& life, uint32_t shard,
 void World::kill() {
   VARVE_ASSERT(alive());
   note(0xDEAD);
-  for (FaultDevice* device : life_->devices)
-    device->crash();
+  crash_devices();
   abandon(random_.chance(800) ? SimFabric::Death::kReset : SimFabric::Death::kSilent);
+}
+
+void World::crash_devices() {
+  for (FaultDevice* device : life_->devices) {
+    if (device != nullptr) device->crash();
+  }
 }
 
 void World::abandon(SimFabric::Death death) {
@@ -161,8 +238,7 @@ bool World::drained() const {
 void World::stop_drained() {
   VARVE_ASSERT(alive() && drained());
   note(0x5709);
-  for (FaultDevice* device : life_->devices)
-    device->crash();  // after a drain nothing is volatile
+  crash_devices();  // after a drain nothing is volatile
   abandon(SimFabric::Death::kReset);
 }
 
@@ -215,7 +291,7 @@ void World::check_limits() const {
              std::string("I7 budget over its limit: ") + budget_name(budget));
       sum += tier.used_bytes(budget);
     }
-    expect(sum <= options_.arena_bytes, "I7 the budgets exceed the arena");
+    expect(sum <= options_.arena_bytes + options_.repair_bytes, "I7 the budgets exceed the arena");
     expect(shard->index().block_count() <= options_.blocks_max, "I7 index over its limit");
     for (uint32_t t = 0; t < options_.targets; ++t) {
       const auto usage = shard->flash().usage(t);
@@ -235,6 +311,7 @@ void World::check_at_rest() const {
 }
 
 bool World::recovering() const {
+  if (!alive()) return true;
   for (const auto& shard : life_->shards) {
     if (shard->recovering()) return true;
   }
@@ -260,24 +337,25 @@ int64_t World::metric_sum(const std::string& name) const {
   return sum;
 }
 
-void World::fault(uint32_t target, TargetFault fault, std::vector<BlockId>* hit) {
+void World::fault(uint32_t target, TargetFault fault) {
   VARVE_ASSERT(alive());
   VARVE_ASSERT(target < options_.targets, target);
+  VARVE_ASSERT(fault != TargetFault::kBadSector);
   note(0xFA0 + static_cast<uint64_t>(fault) * 8 + target);
-  if (fault == TargetFault::kBadSector) return bad_sector(target, hit);
   life_->faulted[target] = true;
   for (uint32_t s = 0; s < options_.shards; ++s) {
-    FaultDevice& device = *life_->devices[s * options_.targets + target];
+    FaultDevice* device = life_->devices[s * options_.targets + target];
+    if (device == nullptr) continue;
     switch (fault) {
       case TargetFault::kStuck:
       case TargetFault::kStuckForAWhile:
-        device.stuck_set(true);
+        device->stuck_set(true);
         break;
       case TargetFault::kVanished:
-        device.vanish();
+        device->vanish();
         break;
       case TargetFault::kFull:
-        device.full_set(true);
+        device->full_set(true);
         break;
       case TargetFault::kBadSector:
         break;
@@ -288,52 +366,48 @@ void World::fault(uint32_t target, TargetFault fault, std::vector<BlockId>* hit)
 void World::unstick(uint32_t target) {
   if (!alive()) return;
   for (uint32_t s = 0; s < options_.shards; ++s) {
-    life_->devices[s * options_.targets + target]->stuck_set(false);
+    FaultDevice* device = life_->devices[s * options_.targets + target];
+    if (device != nullptr) device->stuck_set(false);
   }
 }
 
-// A page of the first block found there, for the shard that reads it.
-void World::bad_sector(uint32_t target, std::vector<BlockId>* hit) {
-  struct Wanted {
-    const Index* index;
-    uint32_t target;
-    std::optional<std::pair<BlockId, flash::Place>> found;
-  } wanted{nullptr, target, {}};
-  for (uint32_t s = 0; s < options_.shards && !wanted.found; ++s) {
-    const auto visit = [](void* context, const BlockId& block, const Located& located) {
-      auto& w = *static_cast<Wanted*>(context);
-      if (w.found || located.state != BlockState::kFlash) return;
-      for (uint32_t p = 0; p < kWidthMax && !w.found; ++p) {
-        if (!located.has(p)) continue;
-        const flash::Place place = w.index->place_of(located, p);
-        if (place.target == w.target) w.found = {block, place};
-      }
-    };
-    wanted.index = &life_->shards[s]->index();
-    uint32_t cursor = 0;
-    do {
-      cursor = life_->shards[s]->index().scan(cursor, 1024, visit, &wanted);
-    } while (cursor != 0);
-    if (!wanted.found) continue;
-    const auto& [block, place] = *wanted.found;
-    const std::optional<uint64_t> header = header_page(target, block);
-    if (!header) return;
-    const uint64_t page = *header + random_.below(place.pages);
-    life_->devices[s * options_.targets + target]->sector_error_set(bytes_of(page), kPageBytes);
-    hit->push_back(block);
-  }
+void World::bad_sector(const Sighting& fragment) {
+  VARVE_ASSERT(alive());
+  const uint64_t page = pick_page(fragment);
+  note(page);
+  const uint32_t home = Shard::home(fragment.block.base, options_.slices, options_.shards);
+  FaultDevice* device = life_->devices[home * options_.targets + fragment.place.target];
+  VARVE_ASSERT(device != nullptr, fragment.place.target);  // nothing lies on one that is away
+  device->sector_error_set(bytes_of(page), kPageBytes);
 }
 
-// Where its fragment begins on the platter, by its header; the newest or an older one of it.
-std::optional<uint64_t> World::header_page(uint32_t target, const BlockId& block) const {
-  const ConstByteSpan bytes = platters_[target]->bytes();
-  for (uint64_t page = 0; page < bytes.size() / kPageBytes; ++page) {
-    const auto header = load<flash::FragmentHeader>(bytes, bytes_of(page));
-    if (header.base == block.base && header.rank == block.rank && header.extent_count > 0) {
-      return page;
-    }
+void World::rot(const Sighting& fragment) {
+  VARVE_ASSERT(!alive());
+  const uint64_t page = pick_page(fragment);
+  note(page);
+  const ByteSpan bytes = platters_[fragment.place.target]->bytes();
+  bytes[bytes_of(page) + random_.below(kPageBytes)] ^= std::byte{1} << random_.below(8);
+}
+
+void World::start_fault(uint32_t target, StartFault fault) {
+  VARVE_ASSERT(!alive());
+  VARVE_ASSERT(target < options_.targets, target);
+  note(0xFB0 + static_cast<uint64_t>(fault) * 8 + target);
+  const ByteSpan bytes = platters_[target]->bytes();
+  switch (fault) {
+    case StartFault::kAbsent:
+      absent_[target] = true;
+      break;
+    case StartFault::kBlanked:
+      platters_[target] = std::make_unique<MemoryPlatter>(options_.target_bytes);
+      break;
+    case StartFault::kWiped:
+      std::fill_n(bytes.begin(), bytes_of(flash::kHeadPages), std::byte{0});
+      break;
+    case StartFault::kRotted:
+    case StartFault::kSwapped:
+      VARVE_ASSERT(false);
   }
-  return std::nullopt;
 }
 
 bool World::any_fault() const {
@@ -341,13 +415,97 @@ bool World::any_fault() const {
          std::find(life_->faulted.begin(), life_->faulted.end(), true) != life_->faulted.end();
 }
 
-std::optional<uint32_t> World::target_of(const BlockId& block) const {
-  if (!alive()) return std::nullopt;
+std::vector<Sighting> World::sightings() const {
+  VARVE_ASSERT(alive());
+  struct Scan {
+    const Index* index;
+    std::vector<Sighting> found;
+  } scan{nullptr, {}};
+  const auto visit = [](void* context, const BlockId& block, const Located& located) {
+    auto& s = *static_cast<Scan*>(context);
+    if (located.state == BlockState::kGathering) return;
+    for (uint32_t p = 0; p < kWidthMax; ++p) {
+      if (!located.has(p)) continue;
+      s.found.push_back(
+          {block, p, s.index->place_of(located, p), located.state == BlockState::kFlash});
+    }
+  };
+  for (const auto& shard : life_->shards) {
+    scan.index = &shard->index();
+    uint32_t cursor = 0;
+    do {
+      cursor = shard->index().scan(cursor, 1024, visit, &scan);
+    } while (cursor != 0);
+  }
+  return std::move(scan.found);
+}
+
+bool World::is_published(const BlockId& block) const {
+  if (!alive()) return false;
   const uint32_t home = Shard::home(block.base, options_.slices, options_.shards);
-  const Index& index = life_->shards[home]->index();
-  const auto located = index.find(block);
-  if (!located || located->state != BlockState::kFlash || !located->has(0)) return std::nullopt;
-  return index.place_of(*located, 0).target;
+  return life_->shards[home]->index().find(block).has_value();
+}
+
+uint32_t World::thin_count() const {
+  uint32_t sum = 0;
+  for (const auto& shard : life_->shards)
+    sum += shard->index().thin_count();
+  return sum;
+}
+
+uint64_t World::page_of(const flash::Place& place) const {
+  const flash::Superblock& super = supers_[place.target];  // docs/FORMAT.md 6
+  const uint64_t slice_pages =
+      2ull * super.checkpoint_pages + uint64_t{super.segments_per_slice} * super.segment_pages;
+  return flash::kHeadPages + place.slice * slice_pages + 2ull * super.checkpoint_pages +
+         uint64_t{place.segment} * super.segment_pages + place.page;
+}
+
+std::optional<flash::FragmentHeader> World::header_at(const flash::Place& place) const {
+  const ConstByteSpan bytes = platters_[place.target]->bytes();
+  const uint64_t page = page_of(place);
+  const auto segment = load<flash::SegmentHeader>(bytes, bytes_of(page - place.page));
+  auto header = load<flash::FragmentHeader>(bytes, bytes_of(page));
+  const bool ours = segment.magic == flash::kSegmentMagic &&
+                    header.magic == flash::kFragmentMagic &&
+                    header.segment_sequence == segment.sequence &&
+                    header.segment_page == place.page && header.pages == place.pages;
+  if (!ours || header.extent_count > kExtentsMax) return std::nullopt;
+  const uint32_t crc = std::exchange(header.crc, 0);
+  const uint64_t table_bytes = uint64_t{header.extent_count} * sizeof(ExtentEntry);
+  uint32_t is = crc32c(crc32c(0, bytes_view(segment.nonce)), bytes_view(header));
+  is = crc32c(is, bytes.subspan(bytes_of(page) + sizeof(header), table_bytes));
+  if (is != crc) return std::nullopt;
+  header.crc = crc;
+  return header;
+}
+
+bool World::verifies(const Sighting& fragment) const {
+  const std::optional<flash::FragmentHeader> header = header_at(fragment.place);
+  if (!header || header->base != fragment.block.base || header->rank != fragment.block.rank ||
+      header->position != fragment.position) {
+    return false;
+  }
+  const ConstByteSpan bytes = ConstByteSpan(platters_[fragment.place.target]->bytes())
+                                  .subspan(bytes_of(page_of(fragment.place)));
+  const Scheme scheme = options_.scheme;
+  for (uint32_t e = 0; e < header->extent_count; ++e) {  // docs/FORMAT.md 4.3, 7.2
+    const uint32_t data = header->data_extent_count;
+    const uint32_t position = e < data ? position_of(e, header->rank, header->base, scheme.k)
+                                       : scheme.k + (e - data) % scheme.m;
+    if (position != fragment.position) continue;
+    const auto entry = load<ExtentEntry>(bytes, sizeof(*header) + e * sizeof(ExtentEntry));
+    if (entry.page_offset >= fragment.place.pages ||
+        entry.stored_bytes > bytes_of(fragment.place.pages - entry.page_offset)) {
+      return false;
+    }
+    const uint32_t seed = checksum_seed(fragment.block, e, header->attempt).stored;
+    if (crc32c(seed, bytes.subspan(bytes_of(entry.page_offset), entry.stored_bytes)) !=
+        entry.stored_crc) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace varve::sim

@@ -27,9 +27,12 @@ struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   uint32_t targets = 2;
   uint32_t slices = kSlicesDefault;
   uint64_t target_bytes = 64 * kMiB;
+  Scheme scheme;
   uint64_t arena_bytes = 4 * kMiB;  // per shard
+  uint64_t repair_bytes = 0;        // per shard, besides
   uint32_t blocks_max = 4096;
   FaultPlan faults;
+  bool tight = false;          // what is pushed does not fit
   bool target_faults = false;  // whole targets fail too, and are given up soon
   Nanos device_latency_min_ns = 20 * kMicrosecond, device_latency_max_ns = 400 * kMicrosecond;
   bool ack_before_flush_mutant = false;
@@ -38,6 +41,24 @@ struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
 // What befalls a whole target in one life, or one sector of it; gone with the next boot.
 enum class TargetFault : uint8_t { kStuck, kStuckForAWhile, kVanished, kFull, kBadSector };
 inline constexpr uint32_t kTargetFaults = 5;
+
+// What happens to a target while the node is down.
+enum class StartFault : uint8_t {
+  kAbsent,   // not there in the next life, back in the one after
+  kBlanked,  // a new drive in its place
+  kWiped,    // the same, by its first MiB only: what lies behind it is a stranger's
+  kRotted,   // one page of one fragment
+  kSwapped,  // with another, until the node has refused both
+};
+inline constexpr uint32_t kStartFaults = 5;
+
+// One fragment of a block that is published, as the index of its home says.
+struct Sighting {
+  BlockId block;
+  uint32_t position = 0;
+  flash::Place place;
+  bool settled = false;  // the block is read from flash
+};
 
 class World {
  public:
@@ -50,6 +71,7 @@ class World {
 
   // A client's reactor; the world turns it from now on.
   Reactor& add_reactor();
+  // Fails the run when a target is refused that should not be, or taken that should not be.
   void boot();
   void kill();  // power cut: devices lose or keep by coin, links break
   bool alive() const { return life_ != nullptr; }
@@ -76,15 +98,29 @@ class World {
   int64_t metric(const std::string& name, const std::string& labels = "") const;
   // Sum over all labels.
   int64_t metric_sum(const std::string& name) const;
-  // Injects a fault at one target of this life, for all its shards. kBadSector: one page of a block
-  // that is on this target now, if there is one; `hit` names it.
-  void fault(uint32_t target, TargetFault fault, std::vector<BlockId>* hit);
+  // Injects a fault at one target of this life, for all its shards; kBadSector: bad_sector().
+  void fault(uint32_t target, TargetFault fault);
+  // One page of this fragment cannot be read any more in this life.
+  void bad_sector(const Sighting& fragment);
   void unstick(uint32_t target);
-  // A fault that may cost any block of this target was injected in this life.
+  // While the node is down; kSwapped names two, kRotted needs rot().
+  void start_fault(uint32_t target, StartFault fault);
+  void swap_targets(uint32_t one, uint32_t other) { swapped_ = {one, other}; }
+  void rot(const Sighting& fragment);  // one bit of one page
+  // Its blocks are out of reach in this life, as far as the fault is known.
   bool faulted(uint32_t target) const { return alive() && life_->faulted[target]; }
   bool any_fault() const;
-  // Where a block lies; nothing while it is in memory only, or not there at all.
-  std::optional<uint32_t> target_of(const BlockId& block) const;
+
+  // Everything the indexes show, in an order that is a function of the run; whether a block is
+  // there at all, gathered ones excepted.
+  std::vector<Sighting> sightings() const;
+  bool is_published(const BlockId& block) const;
+  uint32_t thin_count() const;
+  // The header of a fragment as its platter has it, power cut or not, when it is one of this life
+  // of its segment.
+  std::optional<flash::FragmentHeader> header_at(const flash::Place& place) const;
+  // False: what the platter has there is not this fragment, whole and verified.
+  bool verifies(const Sighting& fragment) const;
   const NodeOptions& options() const { return options_; }
   uint32_t boots() const { return boots_; }
 
@@ -98,9 +134,15 @@ class World {
     std::unique_ptr<SessionTable> sessions;
   };
   void abandon(SimFabric::Death death);
-  void bad_sector(uint32_t target, std::vector<BlockId>* hit);
-  std::optional<uint64_t> header_page(uint32_t target, const BlockId& block) const;
+  void crash_devices();
+  flash::TargetOptions target_options(uint32_t target) const;
+  void expect_refusal();
+  std::vector<flash::TargetInfo> prepare_targets();
   Status boot_shard(Life& life, uint32_t shard, const std::vector<flash::TargetInfo>& targets);
+  uint64_t page_of(const flash::Place& place) const;
+  uint64_t pick_page(const Sighting& fragment) {
+    return page_of(fragment.place) + random_.below(fragment.place.pages);
+  }
 
   uint64_t seed_;
   NodeOptions options_;
@@ -110,6 +152,10 @@ class World {
   std::unique_ptr<SimFabric> fabric_;
   Env env_;
   std::vector<std::unique_ptr<MemoryPlatter>> platters_;
+  std::vector<bool> absent_;                     // in the next life
+  std::pair<uint32_t, uint32_t> swapped_{0, 0};  // before the next life; equal: none
+  flash::TargetLook list_;                 // what the node keeps beside its targets: the last start
+  std::vector<flash::Superblock> supers_;  // as of the last start
   std::vector<std::unique_ptr<Reactor>> client_reactors_;
   std::unique_ptr<Life> life_;
   std::byte node_uuid_[16];

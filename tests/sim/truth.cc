@@ -1,0 +1,175 @@
+// What is seen, what is missed, and why that may be.
+#include "tests/sim/truth.h"
+
+#include <cstdio>
+
+namespace varve::sim {
+
+namespace {
+
+std::string named(const BlockId& block) {
+  return short_name(block.base) + " rank " + std::to_string(block.rank);
+}
+
+}  // namespace
+
+uint64_t Truth::evicted_in_this_life() const {
+  return static_cast<uint64_t>(world_.metric_sum("varve_evicted_blocks_total"));
+}
+
+uint32_t Truth::reachable() const {
+  uint32_t targets = 0;
+  for (uint32_t t = 0; t < world_.options().targets; ++t)
+    targets |= world_.faulted(t) ? 0 : 1u << t;
+  return targets;
+}
+
+uint32_t Truth::positions(const Known& known, uint32_t targets) const {
+  uint32_t count = 0;
+  for (const uint32_t copies : known.copies)
+    count += (copies & targets) != 0 ? 1 : 0;
+  return count;
+}
+
+bool Truth::is_safe(const BlockId& block) const {
+  const auto found = known_.find(block);
+  return exact_ && world_.alive() && found != known_.end() && found->second.settled &&
+         enough(positions(found->second, reachable()));
+}
+
+void Truth::look() {
+  if (!world_.alive() || world_.recovering()) return;
+  if (boot_ != world_.boots()) {
+    boot_ = world_.boots();
+    evicted_ = 0;
+  }
+  for (auto& [block, known] : known_)
+    known.seen = 0;
+  for (const Sighting& sighting : world_.sightings())
+    see(sighting, known_[sighting.block]);
+  const bool evicted = evicted_in_this_life() != evicted_;
+  evicted_ = evicted_in_this_life();
+  for (auto it = known_.begin(); it != known_.end();) {
+    check_seen(it->first, it->second);
+    it = missed(it->first, it->second, evicted) ? known_.erase(it) : std::next(it);
+  }
+  recovered_ = true;
+}
+
+void Truth::see(const Sighting& sighting, Known& known) {
+  const uint32_t p = sighting.position;
+  const bool moved = known.attempt.is_none() || known.places[p] != sighting.place;
+  known.seen |= 1u << p;
+  known.places[p] = sighting.place;
+  known.settled |= sighting.settled;
+  if (moved) {
+    // Not there: it is a copy whose flush is still under way, and the one before it counts on.
+    const auto header = world_.header_at(sighting.place);
+    if (header && header->base == sighting.block.base && header->rank == sighting.block.rank) {
+      world_.expect(header->position == p, "a fragment is taken for that of another position");
+      if (header->attempt != known.attempt) {  // written anew since
+        std::fill(std::begin(known.copies), std::end(known.copies), 0);
+        known.attempt = header->attempt;
+        known.settled = sighting.settled;
+        known.seen = 1u << p;
+      }
+    }
+  }
+  if (!damaged_.contains(spot_of(sighting))) known.copies[p] |= 1u << sighting.place.target;
+}
+
+// Placement: no two fragments of a block on one target.
+void Truth::check_seen(const BlockId& block, const Known& known) const {
+  uint32_t targets = 0;
+  for (uint32_t p = 0; p < kWidthMax; ++p) {
+    if ((known.seen >> p & 1) == 0 || world_.faulted(known.places[p].target)) continue;
+    const uint32_t target = 1u << known.places[p].target;
+    world_.expect((targets & target) == 0, "two fragments of " + named(block) + " on one target");
+    targets |= target;
+  }
+}
+
+// For people who look for the cause.
+void Truth::tell(const BlockId& block, const Known& known) const {
+  std::fprintf(stderr, "%s, attempt %u.%llu, by position:\n", named(block).c_str(),
+               known.attempt.boot_generation,
+               static_cast<unsigned long long>(known.attempt.counter));
+  for (uint32_t p = 0; p < world_.options().scheme.width(); ++p) {
+    const flash::Place& at = known.places[p];
+    const bool whole = world_.verifies({block, p, at, true});
+    std::fprintf(
+        stderr,
+        "  %u: sound copies on targets %x (in reach %x), %s; last seen on target %u slice %u "
+        "segment %u page %u, whose platter %s it\n",
+        p, known.copies[p], reachable(), (known.seen >> p & 1) != 0 ? "seen" : "not seen",
+        at.target, at.slice, at.segment, at.page, whole ? "has" : "does not have");
+  }
+}
+
+// Of what is not in the index any more there must be a cause. True: nothing is known of it.
+bool Truth::missed(const BlockId& block, Known& known, bool evicted) {
+  const uint32_t here = reachable();
+  if (known.seen == 0 && evicted) return true;
+  const bool owed = known.settled && enough(positions(known, here));
+  if (!owed && known.settled) excused_.insert(block);
+  if (known.seen == 0) {
+    if (exact_ && owed) tell(block, known);
+    world_.expect(!exact_ || !owed,
+                  "I10 " + named(block) +
+                      (recovered_ ? " has left the index" : " was not found again") + " with " +
+                      std::to_string(positions(known, here)) + " fragments in reach");
+    // What was in reach was given back with it; the rest is there when its target is back.
+    for (uint32_t& copies : known.copies)
+      copies &= ~here;
+    return positions(known, ~0u) == 0 || !known.settled;
+  }
+  for (uint32_t p = 0; p < kWidthMax; ++p) {
+    const bool seen = (known.seen >> p & 1) != 0;
+    if ((known.copies[p] & here) == 0) continue;
+    if (exact_ && !seen) tell(block, known);
+    world_.expect(!exact_ || seen,
+                  "I10 the fragment of position " + std::to_string(p) + " of " + named(block) +
+                      (recovered_ ? " has left the index" : " was not found again"));
+    // Of two in reach one counts.
+    known.copies[p] &= ~here | 1u << known.places[p].target;
+  }
+  return false;
+}
+
+void Truth::acked(const BlockId& block) {
+  if (!world_.alive() || world_.recovering()) return;
+  look();
+  excused_.erase(block);
+  const bool lost = !world_.is_published(block);
+  const bool cause = !exact_ || evicted_ > 0 || world_.any_fault();
+  world_.expect(!lost || cause, "I10 " + named(block) + " was acknowledged and is not there");
+  if (lost) excused_.insert(block);
+}
+
+void Truth::target_new(uint32_t target) {
+  for (auto& [block, known] : known_) {
+    for (uint32_t& copies : known.copies)
+      copies &= ~(1u << target);
+    if (!enough(positions(known, ~0u))) excused_.insert(block);
+  }
+}
+
+void Truth::damaged(const Sighting& fragment) {
+  damaged_.insert(spot_of(fragment));
+  Known& known = known_[fragment.block];
+  known.copies[fragment.position] &= ~(1u << fragment.place.target);
+  if (!enough(positions(known, ~0u))) excused_.insert(fragment.block);
+}
+
+std::vector<Sighting> Truth::on_target(uint32_t target) const {
+  std::vector<Sighting> found;
+  for (const auto& [block, known] : known_) {
+    for (uint32_t p = 0; p < kWidthMax; ++p) {
+      const bool there = (known.seen >> p & 1) != 0 && known.places[p].target == target;
+      if (there) found.push_back({block, p, known.places[p], known.settled});
+    }
+  }
+  return found;
+}
+
+}  // namespace varve::sim
