@@ -59,6 +59,10 @@ uint32_t domain_generation(const Generations& rows, uint32_t domain);  // 0 with
 LineageMark current_mark(const Generations& rows, uint32_t domain, uint64_t lineage);
 // Committed before a purge that ended it.
 bool is_old(const Generations& rows, const LineageMark& mark);
+// The table after a purge of a lineage (0: of the domain), with its new generation. kNoSpace: no
+// row is left for it. kUnsupported: it cannot be raised any further.
+Result<Generations> raised(const Generations& rows, uint32_t domain, uint64_t lineage,
+                           uint32_t* generation);
 // Whether the limit of a purge ends an attempt: by boot generation, then counter, whatever target.
 bool is_killed(const Attempt& attempt, const Attempt& limit);
 

@@ -8,6 +8,7 @@
 
 #include <bit>
 
+#include "server/op/lineage.h"
 #include "server/op/op.h"
 #include "server/op/pull.h"
 #include "server/op/repair.h"
@@ -158,6 +159,37 @@ void Catalog::drop(const BlockId& block, const Located& located) {
   left(block.base, located.base_slot);
 }
 
+uint64_t Catalog::purge(const BlockId& block, const Located& located) {
+  uint64_t pages = 0;
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    if (located.has(p)) pages += context_.index.place_of(located, p).pages;
+  }
+  if (TierBlock* in_dram = context_.tier.peek(located.block_slot)) {
+    in_dram->purged = true;
+    if (pages == 0) pages = in_dram->charged_pages;
+  }
+  drop(block, located);
+  return pages;
+}
+
+void Catalog::killed(const BaseId& base, const Attempt& limit) {
+  if (attempts_.empty()) return;
+  Attempt& largest = killed_[base];
+  if (!flash::is_killed(limit, largest)) largest = limit;
+  const std::optional<uint32_t> slot = context_.index.base_slot(base);
+  if (!slot) return;
+  context_.index.for_each_rank(*slot, [&](uint32_t rank, const Located& located) {
+    if (located.state == BlockState::kMemory) return;  // of this start; its purge sees to it
+    if (!flash::is_killed(attempts_[located.block_slot], limit)) return;
+    context_.metrics.recovered_purged.add();
+    drop({.base = base, .rank = rank}, located);
+  });
+}
+
+bool Catalog::serves(const BaseId& base) const {
+  return attempts_.empty() || context_.flash.slice_ready(slice_of(base, context_.options.slices));
+}
+
 void Catalog::touch_backwards(std::span<const uint32_t> base_slots, std::span<const BaseId> ids) {
   VARVE_ASSERT(base_slots.size() == ids.size());
   for (size_t i = base_slots.size(); i > 0; --i) {
@@ -183,6 +215,12 @@ bool Catalog::recovered(const flash::FragmentInfo& fragment) {
   VARVE_ASSERT(!attempts_.empty());  // recovery_done() was not called yet
   VARVE_ASSERT(fragment.position < context_.options.scheme.width(), fragment.position);
   if (is_failed(fragment.place.target)) return false;
+  const auto limit = killed_.find(fragment.block.base);
+  const bool killed = limit != killed_.end() && flash::is_killed(fragment.attempt, limit->second);
+  if (killed || context_.lineages->is_old(fragment.mark)) {
+    metrics.recovered_purged.add();
+    return false;
+  }
   Located located;
   if (!gather(fragment, &located)) return false;
   context_.index.place_add(located, fragment.position, fragment.place);
@@ -216,6 +254,7 @@ bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
   }
   if (outcome == Index::Insert::kDone) {
     attempts_[located->block_slot] = fragment.attempt;
+    context_.lineages->set(located->block_slot, fragment.mark.lineage);
     return true;
   }
   // A copy by reclaim or repair of the same fragment counts as older: the first is kept.
@@ -231,6 +270,7 @@ void Catalog::recovery_done() {
   VARVE_ASSERT(!attempts_.empty());  // once
   attempts_ = std::vector<Attempt>();
   undecided_ = false;
+  killed_ = {};
   if (context_.options.scheme.k > 1) {  // of one fragment there is no half
     losing_ = true;
     lose_cursor_ = 0;

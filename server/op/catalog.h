@@ -11,6 +11,7 @@
 //      some are missing is thin, and repair is told.
 #pragma once
 
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/base.h"
@@ -65,6 +66,15 @@ class Catalog final : public Task {
   bool is_live(const BlockId& block, const flash::Place& place) const;
   bool moved(const BlockId& block, const flash::Place& from, const flash::Place& to);
 
+  // --- purge
+  // Takes a block out, whoever leases or reads it: nothing of it is sent any more (O7). The pages
+  // that became unreachable.
+  uint64_t purge(const BlockId& block, const Located& located);
+  // While recovery runs: nothing of this id that the limit ends is kept, now or later.
+  void killed(const BaseId& base, const Attempt& limit);
+  // False while the slice of an id recovers: a KILL record of it may still be found.
+  bool serves(const BaseId& base) const;
+
   // --- room
   // Evicts a base id with all its ranks; the pages freed, 0 when it must stay (counted why).
   uint32_t evict(uint32_t base_slot);
@@ -104,6 +114,10 @@ class Catalog final : public Task {
   std::vector<Loss> losses_;  // of one turn
   // Of what recovery found, while it runs: the index has no room for attempts. By block slot.
   std::vector<Attempt> attempts_;
+  struct BaseHash {
+    size_t operator()(const BaseId& base) const { return base.prefix64(); }
+  };
+  std::unordered_map<BaseId, Attempt, BaseHash> killed_;  // what must not be, while it runs
   // Base slots that were recovered at this start; consulted until the grace is over.
   std::vector<uint64_t> recovered_bits_;
   Nanos grace_until_ns_ = 0;

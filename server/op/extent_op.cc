@@ -167,7 +167,7 @@ SendTable& ExtentOp::sends() {
 }
 
 bool ExtentOp::unwanted() const {
-  return at_.pull == nullptr || at_.pull->cut_short();
+  return at_.pull == nullptr || at_.block->purged || at_.pull->cut_short();
 }
 
 void ExtentOp::wait_for(uint32_t extent) {

@@ -48,6 +48,7 @@ std::span<const BaseId> ids_of(const MatchPart& part, BaseId* gathered) {
 void match_prefix(OpContext& context, MatchPart& part) {
   VARVE_ASSERT(part.begin <= part.end && part.end <= part.request->count, part.begin, part.end);
   const uint32_t count = part.end - part.begin;
+  part.recovering = context.flash.recovering();
   const std::span<const uint16_t> positions(part.request->positions + part.begin, count);
   const std::span<const BaseId> ids = ids_of(part, context.gathered.data());
   uint32_t found = context.index.match(ids, part.rank_count);
@@ -57,7 +58,8 @@ void match_prefix(OpContext& context, MatchPart& part) {
     const std::optional<uint32_t> slot = context.index.base_slot(ids[i]);
     VARVE_ASSERT(slot.has_value());
     base_slots[i] = *slot;
-    if (context.catalog->losing() && is_gone(context, *slot)) {
+    const bool hidden = part.recovering && !context.catalog->serves(ids[i]);
+    if (hidden || (context.catalog->losing() && is_gone(context, *slot))) {
       found = i;
       break;
     }
@@ -72,7 +74,6 @@ void match_prefix(OpContext& context, MatchPart& part) {
   VARVE_ASSERT(found <= count, found, count);
   part.lease = context.leases->grant(part.session, std::span<const uint32_t>(base_slots, found),
                                      positions.first(found), part.lease_ms);
-  part.recovering = context.flash.recovering();
   part.read_ns_estimate = any_flash ? context.fetches->read_ns_estimate() : 0;
   context.metrics.match_parts.add();  // hits and misses are counted where the homes' are merged
   part_back(part, Status());

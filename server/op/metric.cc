@@ -155,6 +155,23 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   }
 }
 
+void register_purge(const OpMetrics& m, MetricSet& set) {
+  set.add({"varve_purges_total", label("outcome", "done"), "Purge parts, by how they ended."},
+          &m.purges_done);
+  set.add({"varve_purges_total", label("outcome", "failed"), ""}, &m.purges_failed);
+  set.add({"varve_purges_away_total", "",
+           "Of those done, with a target away: it learns of them from the others at its return."},
+          &m.purges_away);
+  set.add({"varve_purge_ids_total", "", "Base ids purged one by one."}, &m.purge_ids);
+  set.add({"varve_purge_records_total", "", "KILL records flushed."}, &m.purge_records);
+  set.add({"varve_purged_blocks_total", "", "Blocks that became unreachable."}, &m.purged_blocks);
+  set.add({"varve_purged_bytes_total", "", ""}, &m.purged_bytes);
+  set.add({"varve_purge_seconds", "", "Whole purge parts."}, &m.purge_seconds);
+  set.add({"varve_push_purged_total", "", "Pushes whose block was purged under way."},
+          &m.push_purged);
+  set.add({"varve_recovered_dropped_total", label("reason", "purged"), ""}, &m.recovered_purged);
+}
+
 void register_repair(const OpMetrics& m, MetricSet& set) {
   for (uint32_t i = 0; i < kRepairOutcomes; ++i) {
     const std::string outcome =
@@ -192,6 +209,7 @@ void OpMetrics::register_in(MetricSet& metrics) const {
   register_push(*this, metrics);
   register_pull(*this, metrics);
   register_catalog(*this, metrics);
+  register_purge(*this, metrics);
   register_repair(*this, metrics);
 }
 

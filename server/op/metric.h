@@ -35,7 +35,7 @@ struct OpMetrics {
   Counter refused[kCodeCount];  // by code
   Counter push_committed_cached, push_committed_durable, push_exists, push_aborted, push_invalid;
   Counter push_bytes, push_lost_writes, push_overdue, push_share_full;
-  Counter push_fragments_lost;
+  Counter push_fragments_lost, push_purged;
   Gauge pushes_live, appends_waiting, push_block_bytes_max;
   Histogram push_stage_receive, push_stage_write;
   // pull
@@ -50,9 +50,13 @@ struct OpMetrics {
   Counter published, evicted_blocks, evicted_bytes, evict_skipped_leased, evict_skipped_grace;
   Counter evict_skipped_busy, evict_unsatisfied;
   Counter recovered_blocks, recovered_bytes, recovered_older, recovered_full, replaced_older;
-  Counter recovered_too_few;
+  Counter recovered_too_few, recovered_purged;
   Counter reclaim_dead, reclaim_reinserted, reclaim_dropped;
   Counter lost[flash::kDropReasons];  // by flash::DropReason
+  // purge
+  Counter purges_done, purges_failed, purges_away, purge_ids, purge_records;
+  Counter purged_blocks, purged_bytes;
+  Histogram purge_seconds;
   // repair
   Counter repair_blocks[kRepairOutcomes], repair_bytes[kRepairOutcomes];  // by RepairOutcome
   Counter repair_read_bytes;

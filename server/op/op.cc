@@ -8,8 +8,10 @@
 #include "server/op/evict.h"
 #include "server/op/fetch.h"
 #include "server/op/lease.h"
+#include "server/op/lineage.h"
 #include "server/op/placer.h"
 #include "server/op/pull.h"
+#include "server/op/purge.h"
 #include "server/op/push.h"
 #include "server/op/repair.h"
 #include "server/op/request.h"
@@ -44,6 +46,9 @@ Operations::Operations(OpContext& context) : context_(context) {
   context.gathered.resize(wire::kIdsMax);
   placer_ = std::make_unique<Placer>(context);
   context.placer = placer_.get();
+  lineages_ = std::make_unique<Lineages>(context.index.blocks_max(), options.domain,
+                                         context.flash.generations());
+  context.lineages = lineages_.get();
   catalog_ = std::make_unique<Catalog>(context);
   context.catalog = catalog_.get();
   leases_ = std::make_unique<LeaseTable>(context.reactor, context.index, context.metrics,
@@ -66,6 +71,8 @@ Operations::Operations(OpContext& context) : context_(context) {
   context.evict = evict_.get();
   repair_ = std::make_unique<RepairTable>(context);
   context.repair = repair_.get();
+  purges_ = std::make_unique<PurgeTable>(context);
+  context.purges = purges_.get();
 }
 
 Operations::~Operations() = default;
@@ -92,6 +99,8 @@ void Operations::begin(Part& part) {
       return pulls_->begin(static_cast<PullPart&>(part));
     case Part::Kind::kFence:
       return pulls_->fence(static_cast<FencePart&>(part));
+    case Part::Kind::kPurge:
+      return purges_->begin(static_cast<PurgePart&>(part));
     case Part::Kind::kGone:
       return session_gone(context_, static_cast<GonePart&>(part));
   }
@@ -107,13 +116,14 @@ void Operations::drain() {
 }
 
 bool Operations::pushes_done() const {
-  return pushes_->live() == 0 && repair_->live() == 0;
+  return pushes_->live() == 0 && repair_->live() == 0 && purges_->live() == 0;
 }
 
 bool Operations::at_rest() const {
   return pushes_->live() == 0 && pushes_->appends_live() == 0 && pulls_->live() == 0 &&
          pulls_->extents_live() == 0 && fetches_->live() == 0 && sends_->live() == 0 &&
-         leases_->live() == 0 && leases_->pins() == 0 && evict_->at_rest() && repair_->at_rest();
+         leases_->live() == 0 && leases_->pins() == 0 && evict_->at_rest() &&
+         purges_->live() == 0 && repair_->at_rest();
 }
 
 uint32_t Operations::watch() {

@@ -15,6 +15,7 @@
 //   O4 order of acquisition: credit, then pages, then device; only reads in progress hold pages.
 //   O5 what a pull reads stays in the index until it ends (I4), whatever its lease does meanwhile.
 //   O6 an op that cannot get a bounded thing is refused or waits in a bounded queue, and counted.
+//   O7 what was purged is neither found nor sent from the answer on, and never comes back (I10).
 #pragma once
 
 #include <memory>
@@ -48,7 +49,6 @@ struct OpOptions {
   uint32_t lease_ms_max = 60000;
   uint64_t epoch = 1;
   uint32_t domain = 1;
-  uint32_t domain_generation = 0;
   Scheme scheme;
   int32_t buffer_index = -1;                        // registered buffer that covers the arena
   uint32_t repairs_max = 4;                         // blocks rebuilt at once
@@ -66,6 +66,8 @@ class FetchTable;
 class SendTable;
 class EvictOp;
 class RepairTable;
+class PurgeTable;
+class Lineages;
 class Placer;
 
 // What every op reaches. The first group is given by the shard, the second by Operations.
@@ -87,6 +89,8 @@ struct OpContext {
   SendTable* sends = nullptr;
   EvictOp* evict = nullptr;
   RepairTable* repair = nullptr;
+  PurgeTable* purges = nullptr;
+  Lineages* lineages = nullptr;
   Placer* placer = nullptr;
   bool draining = false;
   uint64_t attempts = 0;         // granted since the start: the counter of the last attempt
@@ -128,6 +132,8 @@ class Operations {
   std::unique_ptr<EvictOp> evict_;
   std::unique_ptr<RepairTable> repair_;
   std::unique_ptr<Placer> placer_;
+  std::unique_ptr<Lineages> lineages_;
+  std::unique_ptr<PurgeTable> purges_;
 };
 
 }  // namespace varve

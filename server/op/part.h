@@ -51,6 +51,7 @@ struct Part {
     kAbort,
     kPull,
     kFence,
+    kPurge,
     kGone
   };
   explicit Part(Kind k) : kind(k) {}
@@ -65,6 +66,23 @@ struct Part {
   void* owner = nullptr;       // the session's request
   uint64_t session = 0;        // who holds what the home keeps for it
   Nanos deadline_ns = kNever;  // absolute, monotonic clock of this process
+};
+
+// What shall never be found again (I10): the ids of this home, or of a lineage or the domain
+// everything committed before. Back when that is on the drives.
+struct PurgePart : Part {
+  PurgePart() : Part(Kind::kPurge) {}
+  wire::PurgeKind what = wire::PurgeKind::kBlocks;
+  const RequestIds* request = nullptr;  // kBlocks
+  uint32_t begin = 0, end = 0;
+  uint64_t lineage = 0;  // 0: the domain
+  // Not kBlocks: first one part to one home, always the same, which writes the new generation;
+  // then one to every home, with its rows. One such purge at a time on a node.
+  bool raise = false;
+  flash::Generations rows;         // out of the first, into the others
+  uint32_t generation = 0;         // out of the first
+  uint64_t blocks = 0, bytes = 0;  // out: what became unreachable
+  Nanos erased_ns = 0;             // out, see wire::Purged
 };
 
 // A home's lease for one session; the id is valid for this boot only and never reused.

@@ -88,7 +88,7 @@ Status PullOp::locate() {
   }
   for (uint32_t i = 0; i < items_.size(); ++i) {
     const std::optional<uint32_t> slot = context_.index.base_slot(block_id(i).base);
-    if (!slot) {
+    if (!slot || !context_.catalog->serves(block_id(i).base)) {
       fail_item(i, Code::kUnavailable);
       continue;
     }
@@ -275,6 +275,10 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
       item.block != nullptr ? item.block : find_in_dram(item, index, &located, &foreign);
   if (item.code != Code::kOk) return Began::kFailed;
   if (foreign) return Began::kNoRoom;
+  if (block != nullptr && block->purged) {
+    fail_item(index, Code::kUnavailable);
+    return Began::kFailed;
+  }
   const ExtentState state = block == nullptr ? ExtentState::kAbsent : block->state[extent];
   if (state == ExtentState::kPresent || state == ExtentState::kReading) {
     launch(pair, *block, nullptr, false, false);  // there, or on its way for someone else
@@ -486,7 +490,9 @@ void PullOp::extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t p
     }
     again_.push_back(pair);
   } else if (!cut_short()) {
-    fail_item(pair.item, status.code());
+    const bool purged =
+        status.code() == Code::kCancelled || (item.block != nullptr && item.block->purged);
+    fail_item(pair.item, purged ? Code::kUnavailable : status.code());
   }
   context_.reactor.make_ready(*this);
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "server/op/fetch.h"
+#include "server/op/lineage.h"
 #include "server/op/op.h"
 
 namespace varve {
@@ -25,6 +26,7 @@ void PushOp::begin(const Grant& grant) {
   part_ = nullptr;
   failure_ = Status();
   held_ = false;
+  purged_ = false;
   for (uint32_t p = 0; p < kWidthMax; ++p) {
     const uint8_t target = grant.spots.target[p];
     writes_[p] = FragmentWrite{.op = this,
@@ -63,6 +65,11 @@ void PushOp::run() {
     case Stage::kCommit:
       context_.metrics.push_stage_receive.record(reactor().now_ns() - since_ns_);
       since_ns_ = reactor().now_ns();
+      if (purged_) {
+        context_.metrics.push_purged.add();
+        answer(Status::cancelled("purged"));
+        return drop();
+      }
       if (Status s = check(); !s.ok()) {
         answer(s);
         return drop();
@@ -114,6 +121,7 @@ bool PushOp::publish() {
     case Index::Insert::kDone:
       break;
   }
+  context_.lineages->set(block.slot, grant_.format->lineage);
   const uint64_t bytes = grant_.format->tables[grant_.block.rank].block_bytes;
   metrics.push_bytes.add(bytes);
   PushGroup& group = *grant_.group;
@@ -142,8 +150,10 @@ void PushOp::fill_headers() {
   header.rank_count = format.format.rank_count();
   header.attempt = grant_.attempt;
   header.epoch = grant_.epoch;
-  header.domain = context_.options.domain;
-  header.domain_generation = context_.options.domain_generation;
+  const flash::LineageMark mark = context_.lineages->mark(format.lineage);
+  header.domain = mark.domain;
+  header.domain_generation = mark.domain_generation;
+  header.lineage_generation = mark.lineage_generation;
   header.matrix = static_cast<uint16_t>(matrix_of(scheme));
   header.k = static_cast<uint8_t>(scheme.k);
   header.m = static_cast<uint8_t>(scheme.m);
@@ -225,6 +235,11 @@ void PushOp::appended(FragmentWrite& write, bool held, Status status) {
 void PushOp::written() {
   TierBlock& block = *grant_.tier_block;
   VARVE_ASSERT(block.dirty);
+  if (purged_) {  // what was written is ended by its KILL records, or its generation
+    context_.metrics.push_purged.add();
+    if (part_ != nullptr) answer(Status::cancelled("purged"));
+    return;
+  }
   const Scheme scheme = context_.options.scheme;
   const uint32_t needed = scheme.m == 0 ? scheme.k : std::min(grant_.spots.count, scheme.k + 1);
   if (!context_.catalog->settled(block, needed)) {

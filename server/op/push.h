@@ -71,6 +71,9 @@ class PushOp final : public Op {
   void begin(const Grant& grant);
   void commit(CommitPart& part);
   void abort(AbortPart& part);
+  // What it writes was purged: the commit, made or still to come, is answered `cancelled`.
+  void purge() { purged_ = true; }
+  bool is_written() const { return stage_ == Stage::kWrite; }
   void run() override;
   const char* name() const override { return "push"; }
 
@@ -101,7 +104,8 @@ class PushOp final : public Op {
   Grant grant_;
   CommitPart* part_ = nullptr;
   FragmentWrite writes_[kWidthMax];
-  Status failure_;     // of the first append that failed
+  Status failure_;  // of the first append that failed
+  bool purged_ = false;
   bool held_ = false;  // a device keeps pages of the block
   Nanos since_ns_ = 0;
 };
@@ -113,6 +117,17 @@ class PushTable {
   PushOp* find(const BlockId& block) const;
   PushOp* begin(const PushOp::Grant& grant);  // null: none free
   void end(PushOp& op);
+  void purge(const BaseId& base);  // every rank of it
+  // Of a lineage, 0: all. `visit(block)`: of those that are published already.
+  template <class Visit>
+  void purge(uint64_t lineage, Visit visit) {
+    for (const auto& op : pool_.all()) {
+      if (find(op->grant().block) != op.get()) continue;  // not live
+      if (lineage != 0 && op->grant().format->lineage != lineage) continue;
+      op->purge();
+      if (op->is_written()) visit(op->grant().block);
+    }
+  }
   bool available() const { return pool_.available() > 0; }
   uint32_t live() const { return pool_.used(); }
   uint32_t appends_live() const { return slots_.used(); }

@@ -86,6 +86,12 @@ void PushTable::end(PushOp& op) {
   context_.metrics.pushes_live.set(live());
 }
 
+void PushTable::purge(const BaseId& base) {
+  for (uint32_t rank = 0; rank < kRanksMax; ++rank) {
+    if (PushOp* op = find({.base = base, .rank = rank})) op->purge();
+  }
+}
+
 void PushTable::group_end(PushGroup& group) {
   VARVE_ASSERT(group.live == 0);
   context_.catalog->touch_backwards(std::span<const uint32_t>(group.base_slots, group.count),

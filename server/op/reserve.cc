@@ -168,6 +168,12 @@ void answer_one(Reserve& reserve, const BaseId& id, const BaseId& parent, GrantL
   const BlockId block{.base = id, .rank = reserve.part.rank};
   *loan = GrantLoan{};
   metrics.reserve_ids.add();
+  // What recovery has told of it may still be ended by a KILL record, so it neither exists nor not.
+  if (!reserve.context.catalog->serves(id)) {
+    loan->outcome = wire::ReserveOutcome::kRefused;
+    loan->code = Code::kOverloaded;
+    return metrics.refused[static_cast<uint32_t>(loan->code)].add();
+  }
   if (exists(reserve.context, block)) {
     loan->outcome = wire::ReserveOutcome::kExists;
     return metrics.reserve_exists.add();

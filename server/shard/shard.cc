@@ -67,6 +67,9 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   bool on_recovered(const flash::FragmentInfo& fragment) override {
     return operations_->catalog().recovered(fragment);
   }
+  void on_killed(const BaseId& base, const Attempt& limit) override {
+    operations_->catalog().killed(base, limit);
+  }
   void on_recovery_ahead(const BaseId& base) override { index_.prefetch(base); }
   void on_target_failed(uint32_t target) override { operations_->catalog().target_failed(target); }
   void on_lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) override {

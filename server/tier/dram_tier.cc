@@ -433,7 +433,7 @@ void DramTier::free_block(TierBlock& block) {
   block.users.clear();
   block.extent_count = block.data_count = 0;
   block.present_count = block.data_present_count = 0;
-  block.header_present = block.dirty = block.doomed = false;
+  block.header_present = block.dirty = block.doomed = block.purged = false;
   block.charged_pages = block.extra_pages = 0;
   block.slot = block.lead_extent = kNone;
   pool_.give(&block);

@@ -118,6 +118,7 @@ struct TierBlock : ListHook {
   bool header_present = false;
   bool dirty = false;   // not yet on flash
   bool doomed = false;  // freed when the last pin goes
+  bool purged = false;  // and nothing of it is sent any more
   Budget budget = Budget::kPull;
   uint32_t charged_pages = 0;  // to `budget`
   uint32_t extra_pages = 0;    // to kPull: so many were taken while the block was resident

@@ -106,6 +106,11 @@ void FakeFlash::let_go() {
   arm();
 }
 
+void FakeFlash::adopt(const flash::Place& place, const BlockId& block) {
+  fragments_[key_of(place)].block = block;
+  used_pages_[place.target * slices_ + place.slice] += place.pages;
+}
+
 bool FakeFlash::is_whole(const BlockId& block, uint32_t position) const {
   for (const auto& [key, fragment] : fragments_) {
     const auto header = load<flash::FragmentHeader>(fragment.bytes);

@@ -37,10 +37,13 @@ class FakeFlash final : public flash::Flash {
   void return_limbo();               // the device gives held pages back
   // Flips bits of the stored bytes, of one position's fragment or (-1) of all.
   void rot(const BlockId& block, int position = -1);
+  // A fragment that was there before this start, for what recovery tells of.
+  void adopt(const flash::Place& place, const BlockId& block);
   bool is_whole(const BlockId& block, uint32_t position) const;  // some fragment of it is there
 
   bool hold_kills = false;
   Status fail_raise;
+  Usage shown;  // of every target
 
   // --- what a test looks at
   struct Killed {
@@ -81,7 +84,7 @@ class FakeFlash final : public flash::Flash {
   void drain() override { drained = true; }
   bool idle() const override { return queue_.empty(); }
   void scrub_now() override {}
-  Usage usage(uint32_t) const override { return {}; }
+  Usage usage(uint32_t) const override { return shown; }
   void register_metrics(MetricSet&) override {}
   bool drained = false;
 

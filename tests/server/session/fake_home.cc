@@ -141,6 +141,28 @@ void FakeHome::deliver(Part& part) {
       drop_push(static_cast<AbortPart&>(part).push);
       return back(part, {});
     }
+    case Part::Kind::kPurge: {
+      auto& purge = static_cast<PurgePart&>(part);
+      if (purge.what == wire::PurgeKind::kBlocks) {
+        for (uint32_t i = purge.begin; i < purge.end; ++i) {
+          const BaseId& id = purge.request->ids[purge.request->positions[i]];
+          purge.blocks += known.erase(id);
+          purged.insert(id);
+        }
+      } else if (purge.raise) {
+        ++raises;
+        purge.generation = raises;
+        purge.rows = {{.domain = 1, .lineage = purge.lineage, .lineage_generation = raises}};
+      } else {
+        ++walks;
+        rows = purge.rows;
+        purge.blocks = known.size();
+        known.clear();
+      }
+      purge.bytes = purge.blocks * 1000;
+      purge.erased_ns = purge.blocks == 0 ? 0 : kSecond + shard_;
+      return back(part, {});
+    }
     case Part::Kind::kGone:
       ++gone;
       leases.clear();  // these tests have one session where they look at this

@@ -69,6 +69,9 @@ class FakeHome final : public Shard {
   std::set<uint32_t> lost_extents, late_extents;
   uint32_t notes_posted = 0, notes_returned = 0;
   std::vector<uint32_t> renewed_ms;
+  uint32_t raises = 0, walks = 0;
+  flash::Generations rows;  // of the last walk
+  std::set<BaseId> purged;
   uint32_t fences = 0;
   std::set<std::pair<uint32_t, uint32_t>> fenced;  // position, extent: not sent any more
 

@@ -1,0 +1,44 @@
+// Lineages: of which lineage, and which generation of it, each block of the index is.
+//
+// The index knows no lineages. Here each (lineage, generation) that was met since the start has a
+// number, and each block slot the number of its block (2 bytes). A purge makes the numbers of what
+// it ends dead and gives the lineage a new one, so what is committed after it is told apart from
+// what was before, exactly, while a walk takes the dead ones out (ADR-0004).
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/base.h"
+#include "server/flash/flash.h"
+
+namespace varve {
+
+class Lineages {
+ public:
+  Lineages(uint32_t blocks_max, uint32_t domain, flash::Generations rows);
+
+  // A block of this lineage was published, or recovered with a mark that is not old, in this slot.
+  void set(uint32_t block_slot, uint64_t lineage);
+  bool is_dead(uint32_t block_slot) const;
+
+  // What a header that is filled now carries.
+  flash::LineageMark mark(uint64_t lineage) const {
+    return flash::current_mark(rows_, domain_, lineage);
+  }
+  bool is_old(const flash::LineageMark& mark) const { return flash::is_old(rows_, mark); }
+  const flash::Generations& rows() const { return rows_; }
+  // A purge of a lineage (0: of the domain): what is known of it by now is dead.
+  void purge(uint64_t lineage, const flash::Generations& rows);
+
+ private:
+  // 0: no number was left for it, so it dies with the next purge whatever that is of.
+  static constexpr uint16_t kOther = 0;
+  uint32_t domain_;
+  flash::Generations rows_;
+  std::vector<uint16_t> numbers_;                   // by block slot
+  std::vector<bool> dead_;                          // by number
+  std::unordered_map<uint64_t, uint16_t> current_;  // lineage -> number
+};
+
+}  // namespace varve

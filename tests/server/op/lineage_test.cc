@@ -1,0 +1,63 @@
+// Lineages: numbers by block slot, dead from a purge on, and never by mistake.
+#include "server/op/lineage.h"
+
+#include <gtest/gtest.h>
+
+namespace varve {
+namespace {
+
+constexpr uint64_t kOne = 11, kTwo = 22;
+
+flash::Generations raised(const flash::Generations& rows, uint64_t lineage) {
+  uint32_t generation = 0;
+  return *flash::raised(rows, 1, lineage, &generation);
+}
+
+TEST(Lineage, APurgeEndsWhatWasThereAndNotWhatComes) {
+  Lineages lineages(8, 1, {});
+  lineages.set(0, kOne);
+  lineages.set(1, kTwo);
+  lineages.purge(kOne, raised(lineages.rows(), kOne));
+  lineages.set(2, kOne);
+  EXPECT_TRUE(lineages.is_dead(0));
+  EXPECT_FALSE(lineages.is_dead(1));
+  EXPECT_FALSE(lineages.is_dead(2));
+  EXPECT_EQ(lineages.mark(kOne).lineage_generation, 1u);
+  EXPECT_EQ(lineages.mark(kTwo).lineage_generation, 0u);
+  EXPECT_TRUE(lineages.is_old({1, 0, kOne, 0}));
+  lineages.set(0, kTwo);  // the slot was given to another block
+  EXPECT_FALSE(lineages.is_dead(0));
+}
+
+TEST(Lineage, APurgeOfTheDomainEndsAll) {
+  Lineages lineages(8, 1, {});
+  lineages.set(0, kOne);
+  lineages.set(1, kTwo);
+  lineages.purge(0, raised(lineages.rows(), 0));
+  lineages.set(2, kOne);
+  EXPECT_TRUE(lineages.is_dead(0) && lineages.is_dead(1));
+  EXPECT_FALSE(lineages.is_dead(2));
+  EXPECT_EQ(lineages.mark(kTwo).domain_generation, 1u);
+}
+
+TEST(Lineage, APurgeOfALineageThatWasNeverMetIsNothing) {
+  Lineages lineages(8, 1, {});
+  lineages.set(0, kOne);
+  lineages.purge(kTwo, raised(lineages.rows(), kTwo));
+  EXPECT_FALSE(lineages.is_dead(0));
+}
+
+// Beyond the numbers there are, a purge drops more than it must, never less.
+TEST(Lineage, WhatHasNoNumberDiesWithTheNextPurge) {
+  Lineages lineages(70000, 1, {});
+  for (uint32_t i = 0; i < 66000; ++i)
+    lineages.set(i, 1000 + i);
+  EXPECT_FALSE(lineages.is_dead(65999));
+  lineages.purge(1000, raised({}, 1000));
+  EXPECT_TRUE(lineages.is_dead(0));
+  EXPECT_FALSE(lineages.is_dead(1));
+  EXPECT_TRUE(lineages.is_dead(65999));
+}
+
+}  // namespace
+}  // namespace varve
