@@ -17,7 +17,7 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-constexpr uint32_t kRecordsVersion = 3;
+constexpr uint32_t kRecordsVersion = 4;  // 4 has lines of generations, 3 had none
 constexpr uint32_t kRecordsMax = 32;
 constexpr uint32_t kSlicesRecordedMax = 64;
 
@@ -86,7 +86,7 @@ Status parse_records_head(const std::string& line, TargetList* list) {
   if (fields < 1) return Status::corrupt("its first line is not ours");
   if (version > kRecordsVersion) return Status::unsupported("a newer version of Varve wrote it");
   if (version == 1 && fields == 1 && whole) return Status();
-  if (version < 2 || fields != static_cast<int>(version) + 1 || !whole) {
+  if (version < 2 || fields != static_cast<int>(std::min(version, 3u)) + 1 || !whole) {
     return Status::corrupt("its first line is not ours");
   }
   // One more must be left for the next start.
@@ -113,6 +113,29 @@ bool parse_record(const std::string& line, TargetRecord* record) {
   record->capacity_bytes = bytes;
   record->path = line.substr(static_cast<size_t>(used));
   return true;
+}
+
+constexpr const char* kPurgedWord = "purged ";
+constexpr size_t kPurgedMax = 64;
+
+bool parse_purged(const std::string& line, PurgedRecord* record) {
+  unsigned long long domain = 0, domain_generation = 0, lineage = 0, lineage_generation = 0;
+  int used = 0;
+  const int fields = std::sscanf(line.c_str(), "purged %10llu %10llu %16llx %10llu%n", &domain,
+                                 &domain_generation, &lineage, &lineage_generation, &used);
+  if (fields != 4 || static_cast<size_t>(used) != line.size()) return false;
+  if (domain > ~0u || domain_generation > ~0u || lineage_generation > ~0u) return false;
+  *record = {static_cast<uint32_t>(domain), static_cast<uint32_t>(domain_generation), lineage,
+             static_cast<uint32_t>(lineage_generation)};
+  return true;
+}
+
+std::string purged_text(const PurgedRecord& record) {
+  char line[96];
+  std::snprintf(line, sizeof(line), "%s%u %u %016llx %u\n", kPurgedWord, record.domain,
+                record.domain_generation, static_cast<unsigned long long>(record.lineage),
+                record.lineage_generation);
+  return line;
 }
 
 }  // namespace
@@ -184,6 +207,8 @@ std::string records_text(const TargetList& list) {
     text += std::to_string(record.index) + " " + to_hex(record.uuid) + " " +
             std::to_string(record.capacity_bytes) + " " + record.path + "\n";
   }
+  for (const PurgedRecord& record : list.purged)
+    text += purged_text(record);
   return text;
 }
 
@@ -197,6 +222,14 @@ Result<TargetList> parse_records(std::string_view text) {
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return Status::corrupt("its last line is cut off");
+    if (text.starts_with(kPurgedWord)) {
+      if (list.purged.size() == kPurgedMax) return Status::corrupt("too many generations");
+      if (!parse_purged(std::string(text.substr(0, end)), &list.purged.emplace_back())) {
+        return Status::corrupt("a line is no generation");
+      }
+      text.remove_prefix(end + 1);
+      continue;
+    }
     TargetRecord record;
     if (!parse_record(std::string(text.substr(0, end)), &record)) {
       return Status::corrupt("a line is no target");

@@ -67,6 +67,12 @@ struct TargetRecord {
   uint64_t capacity_bytes = 0;
   std::string path;  // where it was: told, and by it a mistyped path is known from a loss
 };
+// A generation that a purge has reached (FORMAT 5.1), as the superblocks had it at the last start.
+struct PurgedRecord {
+  uint32_t domain = 0, domain_generation = 0;
+  uint64_t lineage = 0;
+  uint32_t lineage_generation = 0;
+};
 // What outlives any one target: no boot generation is ever given twice, whichever of them were
 // there at a start, because attempts of different starts are told apart by it (I3).
 struct TargetList {
@@ -74,6 +80,7 @@ struct TargetList {
   uint32_t slices = 0;           // of every target; 0 = not known, nor is the scheme
   Scheme scheme;                 // of every target
   std::vector<TargetRecord> records;
+  std::vector<PurgedRecord> purged = {};  // so that no target brings back what all others saw go
 };
 // An empty list at a first start, also at one that an earlier first start left unfinished.
 Failure load_records(const std::string& folder, TargetList* list);

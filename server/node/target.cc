@@ -164,6 +164,39 @@ Failure different_scheme_before(const Start& start) {
                                   "; they are left as they are. Start with --scheme " + before};
 }
 
+flash::Generations generations_of(const TargetList& list) {
+  flash::Generations rows;
+  for (const PurgedRecord& row : list.purged) {
+    rows.push_back({.domain = row.domain,
+                    .domain_generation = row.domain_generation,
+                    .lineage = row.lineage,
+                    .lineage_generation = row.lineage_generation});
+  }
+  return rows;
+}
+
+std::vector<PurgedRecord> purged_of(const flash::Generations& rows) {
+  std::vector<PurgedRecord> purged;
+  for (const flash::DomainGeneration& row : rows)
+    purged.push_back({row.domain, row.domain_generation, row.lineage, row.lineage_generation});
+  return purged;
+}
+
+// KILL records and generations speak for a target that was away, as long as one is there that was
+// not (FORMAT 7.4).
+void say_stale(const Start& start, const std::vector<flash::TargetLook>& looks) {
+  uint32_t latest = 0;
+  for (const flash::TargetLook& seen : looks)
+    latest = std::max(latest, seen.blank ? 0 : seen.boot_generation);
+  if (latest == 0 || latest >= start.before.boot_generation) return;
+  logf(
+      LogLevel::kError, "main",
+      "STALE: none of the targets here was there at the last start (boot generation %u, they have "
+      "%u at most): BLOCKS THAT WERE PURGED SINCE MAY COME BACK; stop, and start with one that was "
+      "there, or purge again",
+      start.before.boot_generation, latest);
+}
+
 // What this start has in common for all targets, those that are away included: their list is one
 // more look at them (I3). It is durable before the first of them counts this start.
 Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
@@ -191,13 +224,16 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   list.blank = before.slices == 0 || all_blank;
   if (!list.blank && before.scheme != start.config.scheme) return different_scheme_before(start);
   list.capacity_bytes = ~uint64_t{0};
+  list.generations = generations_of(before);
+  say_stale(start, looks);
   all.push_back(list);
   const Result<flash::CommonStart> agreed = flash::common_start(all, start.config.shards);
   if (!agreed) return {kExitTargetRefused, std::string("targets: ") + agreed.error().what()};
   *common = *agreed;
   VARVE_ASSERT(common->boot_generation > before.boot_generation);
-  return save_records(start.config.data_dir, {common->boot_generation, common->slices,
-                                              start.config.scheme, before.records});
+  return save_records(start.config.data_dir,
+                      {common->boot_generation, common->slices, start.config.scheme, before.records,
+                       purged_of(common->generations)});
 }
 
 Failure prepare_sound(const Start& start, const flash::CommonStart& common,
@@ -208,6 +244,7 @@ Failure prepare_sound(const Start& start, const flash::CommonStart& common,
     flash::TargetOptions options = target_options(start, t);
     options.geometry.slices = common.slices;
     options.boot_generation = common.boot_generation;
+    options.generations = common.generations;
     Result<flash::TargetInfo> info =
         flash::prepare_target(options, start.identity.node_uuid, start.entropy);
     if (info) {
@@ -270,8 +307,9 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
   for (const TargetRecord& before : start.before.records) {
     if (before.index >= targets.size()) records.push_back(before);
   }
-  return save_records(start.config.data_dir, {common.boot_generation, common.slices,
-                                              start.config.scheme, std::move(records)});
+  return save_records(start.config.data_dir,
+                      {common.boot_generation, common.slices, start.config.scheme,
+                       std::move(records), purged_of(common.generations)});
 }
 
 // Fewer sound targets than fragments of a block: what that costs is said once, and loudly.

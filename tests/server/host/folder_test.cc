@@ -87,6 +87,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   records[0].capacity_bytes = 400 * kMiB;
   records[0].path = "/a folder/t 0.dat";
   records[1].index = 5;
+  list.purged = {{1, 2, 0, 0}, {1, 2, 0xfedcba9876543210, 7}};
   TargetList loaded;
   EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
   EXPECT_TRUE(loaded.records.empty() && loaded.boot_generation == 0);
@@ -97,6 +98,9 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   EXPECT_EQ(loaded.boot_generation, 7u);
   EXPECT_EQ(loaded.slices, 16u);
   EXPECT_EQ(loaded.scheme, (Scheme{4, 2}));
+  ASSERT_EQ(loaded.purged.size(), 2u);
+  EXPECT_EQ(loaded.purged[1].lineage, 0xfedcba9876543210u);
+  EXPECT_EQ(loaded.purged[1].lineage_generation, 7u);
 }
 
 TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
@@ -106,12 +110,17 @@ TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
   EXPECT_EQ(old->records.size(), 1u);
   EXPECT_EQ(old->boot_generation, 0u);
   EXPECT_EQ(old->slices, 0u);
+  const Result<TargetList> never_purged = parse_records("varve targets 3 5 16 2+1\n" + line);
+  ASSERT_TRUE(never_purged.has_value());
+  EXPECT_TRUE(never_purged->purged.empty());
+  EXPECT_FALSE(parse_records("varve targets 4 5 16 2+1\npurged 1 2 3\n").has_value());
+  EXPECT_FALSE(parse_records("varve targets 4 5 16 2+1\npurged 1 2 3 4 5\n").has_value());
   const Result<TargetList> uncoded = parse_records("varve targets 2 5 16\n" + line);
   ASSERT_TRUE(uncoded.has_value());
   EXPECT_EQ(uncoded->boot_generation, 5u);
   EXPECT_EQ(uncoded->scheme, Scheme{});
   test::HostFolder folder;
-  folder.put("targets.list", "varve targets 4 1 1 1+0 further\n" + line);
+  folder.put("targets.list", "varve targets 5 1 1 1+0 further\n" + line);
   TargetList list;
   const Failure failure = load_records(folder.path(), &list);
   EXPECT_EQ(failure.exit_code, kExitEnvironment);

@@ -176,6 +176,37 @@ TEST_F(NodeTargets, NoGenerationIsGivenTwiceWhicheverTargetsAreThere) {
   EXPECT_EQ(generation(0), 6u);
 }
 
+// A purge that only the list remembers, because those that took it are away, still counts.
+TEST_F(NodeTargets, WhatWasPurgedIsKnownToEveryTargetAfterTheNextStart) {
+  TargetList list;
+  ASSERT_TRUE(load_records(folder_, &list).ok());
+  list.purged = {{1, 3, 0, 0}, {1, 3, 77, 2}};
+  ASSERT_TRUE(save_records(folder_, list).ok());
+  ASSERT_TRUE(prepare().ok());
+  for (const NodeTarget& target : targets_) {
+    ASSERT_EQ(target.info.super.generation_count, 2u);
+    EXPECT_EQ(target.info.super.generations[0].domain_generation, 3u);
+    EXPECT_EQ(target.info.super.generations[1].lineage_generation, 2u);
+  }
+  TargetList later;
+  ASSERT_TRUE(load_records(folder_, &later).ok());
+  EXPECT_EQ(later.purged.size(), 2u);
+  EXPECT_FALSE(logged("STALE"));
+}
+
+TEST_F(NodeTargets, ATargetThatComesBackAloneIsSaidToBeStale) {
+  take_away(0);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_FALSE(logged("STALE"));
+  bring_back(0);
+  take_away(1);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(logged("STALE")) << log_;
+  bring_back(1);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_FALSE(logged("STALE"));
+}
+
 // A start that ends before any target counted it has used its generation up all the same.
 TEST_F(NodeTargets, TheGenerationIsKeptBeforeATargetCountsIt) {
   ASSERT_EQ(truncate(path(0).c_str(), 0), 0);
