@@ -11,6 +11,7 @@
 #include "server/session/holds.h"
 #include "server/session/lane.h"
 #include "server/session/leases.h"
+#include "server/session/purge.h"
 #include "server/session/requests.h"
 
 namespace varve {
@@ -54,6 +55,8 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
   grants = std::make_unique<Pool<Grant>>(options.grants_sum_max);
   leases = std::make_unique<Pool<SessionLease>>(options.leases_sum_max, shard_count);
   fences = std::make_unique<Pool<PendingFence>>(options.fences_sum_max);
+  purges = std::make_unique<Pool<PendingPurge>>(options.purges_sum_max,
+                                                static_cast<uint32_t>(shards.size()));
   follows = std::make_unique<Pool<Follow>>(options.follows_sum_max, shard_count);
   lost_rows.reserve(wire::kLostMax);
   hold_rows.reserve(kHoldRowsMax + 1);
@@ -168,6 +171,7 @@ void SessionMetrics::register_in(MetricSet& set) {
   count("cancel", cancels);
   count("cancel_extent", fences);
   count("holds", holds);
+  count("purge", purges);
   count("follow", follows);
   add_by_code(set, "varve_follow_blocks_total", "Blocks of FOLLOW, by how they ended.",
               follow_blocks);
@@ -225,6 +229,9 @@ void SessionMetrics::register_in(MetricSet& set) {
   time("pull", pull_ns);
   time("cancel", cancel_ns);
   time("cancel_extent", fence_ns);
+  time("purge", purge_ns);
+  set.add({"varve_session_purged_blocks_total", "", "Blocks that PURGED said became unreachable."},
+          &purged_blocks);
   set.add({"varve_pull_credit_wait_seconds", "", "From asking for a window's credit to having it."},
           &credit_wait_ns);
 }

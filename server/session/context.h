@@ -22,6 +22,7 @@ struct PendingPull;
 struct Grant;
 struct SessionLease;
 struct PendingFence;
+struct PendingPurge;
 struct Follow;
 class FormatTable;
 
@@ -55,7 +56,7 @@ struct SessionMetrics {
   Counter slow[kSlowKinds];
   Counter discarded_frames[kDiscardedKinds], discarded_bytes;
   Counter matches, releases, renews, reserves, commits, aborts, pulls, cancels, fences, holds,
-      follows;
+      purges, purged_blocks, follows;
   Counter wants;
   Counter follow_blocks[kCodeCount], follow_extents, follow_bytes, follow_waits;
   Counter lost_extents, late_extents, lost_dropped, lost_frames;
@@ -65,7 +66,7 @@ struct SessionMetrics {
   Counter leases_refused, leases_renewed;
   Counter reservations_expired, leases_expired, pulls_timed_out, corrupt_extents;
   Counter pushed_bytes, pulled_bytes;
-  Histogram match_ns, reserve_ns, commit_ns, pull_ns, credit_wait_ns, cancel_ns, fence_ns;
+  Histogram match_ns, reserve_ns, commit_ns, pull_ns, credit_wait_ns, cancel_ns, fence_ns, purge_ns;
   void register_in(MetricSet& metrics);
 };
 
@@ -108,6 +109,8 @@ struct SessionContext {
   std::unique_ptr<Pool<Grant>> grants;
   std::unique_ptr<Pool<SessionLease>> leases;
   std::unique_ptr<Pool<PendingFence>> fences;
+  std::unique_ptr<Pool<PendingPurge>> purges;
+  bool raising = false;  // a purge of a lineage or the domain is on its way
   std::unique_ptr<Pool<Follow>> follows;
   std::vector<wire::LostExtent> lost_rows;  // of one LOST
   std::vector<wire::Hold> hold_rows;        // of one HELD

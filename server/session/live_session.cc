@@ -19,6 +19,7 @@ Allowed allowed_on(wire::FrameType type) {
     case wire::FrameType::kRelease:
     case wire::FrameType::kRenew:
     case wire::FrameType::kHolds:
+    case wire::FrameType::kPurge:
     case wire::FrameType::kReserve:
     case wire::FrameType::kPull:
     case wire::FrameType::kFollow:
@@ -53,6 +54,7 @@ LiveSession::LiveSession(SessionContext& context)
       grants_(scope_),
       leases_(scope_),
       requests_(scope_, formats_, grants_, leases_, credit_, data_out_),
+      purges_(scope_, formats_),
       gone_(new GonePart[context.shards.size()]) {
   idle_.owner = this;
   idle_.on_fire = [](Timer& timer) { static_cast<LiveSession*>(timer.owner)->look_idle(); };
@@ -156,6 +158,8 @@ void LiveSession::dispatch(const wire::Frame& frame) {
     }
     case wire::FrameType::kHolds:
       return list_holds(op, std::get<wire::HoldsView>(frame.body).body.cursor);
+    case wire::FrameType::kPurge:
+      return purges_.purge(op, std::get<wire::PurgeView>(frame.body));
     case wire::FrameType::kReserve:
       return requests_.reserve(op, std::get<wire::ReserveView>(frame.body));
     case wire::FrameType::kCommit:
@@ -310,8 +314,8 @@ void LiveSession::end(Status cause) {
 }
 
 bool LiveSession::at_rest() const {
-  return lanes_open_ == 0 && requests_.idle() && grants_.count() == 0 && leases_.count() == 0 &&
-         data_out_.idle();
+  return lanes_open_ == 0 && requests_.idle() && purges_.count() == 0 && grants_.count() == 0 &&
+         leases_.count() == 0 && data_out_.idle();
 }
 
 // Every home drops what it still holds in this session's name.

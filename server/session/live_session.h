@@ -14,6 +14,7 @@
 #include "server/session/grants.h"
 #include "server/session/lane.h"
 #include "server/session/leases.h"
+#include "server/session/purge.h"
 #include "server/session/requests.h"
 
 namespace varve {
@@ -66,6 +67,7 @@ class LiveSession final : public Task, public LaneUser {
   Grants grants_;
   Leases leases_;
   Requests requests_;
+  Purges purges_;
 
   bool in_use_ = false;
   bool leaving_ = false;  // GoneParts are out

@@ -1,0 +1,191 @@
+// Blocks: one part to each home that has some. A lineage or the domain: first the home that writes
+// superblocks, then every home, each of which takes out what the old generation had.
+#include "server/session/purge.h"
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+
+#include "server/session/split.h"
+
+namespace varve {
+
+namespace {
+
+constexpr uint32_t kRaiseShard = 0;  // of every such purge in a boot (flash::Raise)
+
+const char* kind_text(wire::PurgeKind what) {
+  switch (what) {
+    case wire::PurgeKind::kBlocks:
+      return "blocks";
+    case wire::PurgeKind::kLineage:
+      return "a lineage";
+    case wire::PurgeKind::kDomain:
+      return "the domain";
+  }
+  return "?";
+}
+
+}  // namespace
+
+Purges::Purges(SessionScope& scope, SessionFormats& formats) : scope_(scope), formats_(formats) {}
+
+Status Purges::check(const wire::PurgeView& view, uint64_t* lineage) const {
+  const SessionContext& context = scope_.context;
+  if (view.body.kind == wire::PurgeKind::kBlocks) return {};
+  if (view.body.kind == wire::PurgeKind::kLineage) {
+    const SessionFormat* format = formats_.find(view.body.format);
+    if (format == nullptr || format->lineage == 0) return Status::invalid("no such format");
+    *lineage = format->lineage;
+  }
+  return context.raising ? Status::overloaded("another lineage is being purged") : Status();
+}
+
+void Purges::purge(uint64_t op, const wire::PurgeView& view) {
+  SessionContext& context = scope_.context;
+  context.metrics.purges.add();
+  uint64_t lineage = 0;
+  if (Status status = check(view, &lineage); !status.ok()) return refuse(op, status.code());
+  PendingPurge* taken = context.purges->take();
+  if (taken == nullptr) return refuse(op, Code::kOverloaded);
+  PendingPurge& purge = *taken;
+  VARVE_ASSERT(purge.parts_out == 0 && !purge.timer.armed());
+  ++count_;
+  purge.purges = this;
+  purge.op = op;
+  purge.what = view.body.kind;
+  purge.lineage = lineage;
+  purge.answered = false;
+  purge.began_ns = context.reactor.now_ns();
+  purge.answer = {};
+  purge.timer.owner = &purge;
+  purge.timer.on_fire = on_late;
+  context.reactor.arm(purge.timer, context.options.purge_ms_max * kMillisecond);
+  if (purge.what == wire::PurgeKind::kBlocks) return submit_blocks(purge, view.ids);
+  submit_raise(purge);
+}
+
+void Purges::refuse(uint64_t op, Code code) {
+  scope_.context.metrics.requests_refused[static_cast<uint8_t>(code)].add();
+  wire::Purged body;
+  body.code = static_cast<uint8_t>(code);
+  scope_.reply(scope_.context.encoder().purged(op, body));
+}
+
+PurgePart& Purges::fill_part(PendingPurge& purge, uint32_t shard, Part::Back on_back) {
+  PurgePart& part = purge.parts[shard];
+  part.session_reactor = &scope_.context.reactor;
+  part.shard = shard;
+  part.status = Status();
+  part.on_back = on_back;
+  part.owner = &purge;
+  part.session = scope_.id;
+  part.what = purge.what;
+  part.lineage = purge.lineage;
+  part.request = &purge.ids;
+  part.begin = part.end = 0;
+  part.raise = false;
+  part.generation = 0;
+  part.blocks = part.bytes = part.erased_ns = 0;
+  ++purge.parts_out;
+  return part;
+}
+
+void Purges::submit_blocks(PendingPurge& purge, const wire::ArrayView<BaseId>& ids) {
+  SessionContext& context = scope_.context;
+  VARVE_ASSERT(ids.size() > 0 && ids.size() <= wire::kIdsMax, ids.size());
+  purge.ids.count = ids.size();
+  std::array<uint8_t, wire::kIdsMax> homes;
+  for (uint32_t i = 0; i < ids.size(); ++i) {
+    purge.ids.ids[i] = ids[i];
+    homes[i] = static_cast<uint8_t>(context.home_of(purge.ids.ids[i]));
+  }
+  split_by_home(purge.ids, homes, purge.begins);
+  for (uint32_t s = 0; s < context.shards.size(); ++s) {
+    if (purge.begins[s] == purge.begins[s + 1]) continue;
+    PurgePart& part = fill_part(purge, s, on_part);
+    part.begin = purge.begins[s];
+    part.end = purge.begins[s + 1];
+    context.shards[s]->submit(part);
+  }
+}
+
+void Purges::submit_raise(PendingPurge& purge) {
+  VARVE_ASSERT(!scope_.context.raising);
+  scope_.context.raising = true;
+  PurgePart& part = fill_part(purge, kRaiseShard, on_raised);
+  part.raise = true;
+  scope_.context.shards[kRaiseShard]->submit(part);
+}
+
+void Purges::on_raised(Part& back) {
+  auto& part = static_cast<PurgePart&>(back);
+  auto& purge = *static_cast<PendingPurge*>(part.owner);
+  VARVE_ASSERT(purge.parts_out == 1, purge.parts_out);
+  --purge.parts_out;
+  purge.answer.generation = part.generation;
+  if (!part.status.ok()) {
+    purge.answer.code = static_cast<uint8_t>(part.status.code());
+    return purge.purges->end(purge);
+  }
+  purge.purges->submit_walks(purge, part.rows);
+}
+
+void Purges::submit_walks(PendingPurge& purge, const flash::Generations& rows) {
+  const flash::Generations copy = rows;  // those are a part's that is filled again here
+  for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
+    PurgePart& part = fill_part(purge, s, on_part);
+    part.rows = copy;
+    scope_.context.shards[s]->submit(part);
+  }
+}
+
+void Purges::on_part(Part& back) {
+  auto& part = static_cast<PurgePart&>(back);
+  auto& purge = *static_cast<PendingPurge*>(part.owner);
+  VARVE_ASSERT(purge.parts_out > 0);
+  wire::Purged& answer = purge.answer;
+  answer.blocks += part.blocks;
+  answer.bytes += part.bytes;
+  answer.erased_ns = std::max<uint64_t>(answer.erased_ns, part.erased_ns);
+  if (answer.code == 0) answer.code = static_cast<uint8_t>(part.status.code());
+  if (--purge.parts_out == 0) purge.purges->end(purge);
+}
+
+void Purges::end(PendingPurge& purge) {
+  SessionContext& context = scope_.context;
+  context.reactor.cancel(purge.timer);
+  if (purge.what != wire::PurgeKind::kBlocks) context.raising = false;
+  context.metrics.purge_ns.record(context.reactor.now_ns() - purge.began_ns);
+  // Rare, and what somebody will ask about: each has its line.
+  logf(LogLevel::kInfo, "session",
+       "session %016" PRIx64 " of \"%s\" purged %s (%s): %" PRIu64 " blocks, %" PRIu64
+       " bytes, generation %u",
+       scope_.id, scope_.client.c_str(), kind_text(purge.what),
+       code_name(static_cast<Code>(purge.answer.code)), purge.answer.blocks, purge.answer.bytes,
+       purge.answer.generation);
+  if (!purge.answered) answer(purge);
+  VARVE_ASSERT(count_ > 0);
+  --count_;
+  purge.purges = nullptr;
+  context.purges->give(&purge);
+  scope_.something_ended();
+}
+
+void Purges::answer(PendingPurge& purge) {
+  SessionContext& context = scope_.context;
+  purge.answered = true;
+  if (purge.answer.code != 0) context.metrics.requests_refused[purge.answer.code].add();
+  context.metrics.purged_blocks.add(purge.answer.blocks);
+  scope_.reply(context.encoder().purged(purge.op, purge.answer));
+}
+
+// It goes on; how it ended then stands on the log only.
+void Purges::on_late(Timer& timer) {
+  auto& purge = *static_cast<PendingPurge*>(timer.owner);
+  VARVE_ASSERT(!purge.answered && purge.parts_out > 0);
+  purge.answer.code = static_cast<uint8_t>(Code::kTimedOut);
+  purge.purges->answer(purge);
+}
+
+}  // namespace varve

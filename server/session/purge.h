@@ -1,0 +1,58 @@
+// Purges of one session: PURGE split over the homes, PURGED when all of it is on the drives.
+//
+// A purge that was begun is carried to its end, whatever becomes of its client (I10): CANCEL does
+// not reach it, and a session that goes waits for it. Few at a time on a node; of lineages and
+// domains one, because the order of generations is that of their purges.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "server/session/context.h"
+#include "server/session/formats.h"
+
+namespace varve {
+
+class Purges;
+
+struct PendingPurge {
+  explicit PendingPurge(uint32_t shards) : begins(shards + 1), parts(new PurgePart[shards]) {}
+  Purges* purges = nullptr;
+  uint64_t op = 0;
+  wire::PurgeKind what = wire::PurgeKind::kBlocks;
+  uint64_t lineage = 0;
+  bool answered = false;  // its client was told that it lasts too long
+  uint32_t parts_out = 0;
+  Nanos began_ns = 0;
+  wire::Purged answer;
+  RequestIds ids;
+  std::vector<uint32_t> begins;  // shard s has positions [begins[s], begins[s + 1])
+  std::unique_ptr<PurgePart[]> parts;
+  Timer timer;
+};
+
+class Purges {
+ public:
+  Purges(SessionScope& scope, SessionFormats& formats);
+  void purge(uint64_t op, const wire::PurgeView& view);
+  uint32_t count() const { return count_; }
+
+ private:
+  Status check(const wire::PurgeView& view, uint64_t* lineage) const;
+  void refuse(uint64_t op, Code code);
+  void submit_blocks(PendingPurge& purge, const wire::ArrayView<BaseId>& ids);
+  void submit_raise(PendingPurge& purge);
+  void submit_walks(PendingPurge& purge, const flash::Generations& rows);
+  PurgePart& fill_part(PendingPurge& purge, uint32_t shard, Part::Back on_back);
+  static void on_raised(Part& part);
+  static void on_part(Part& part);
+  static void on_late(Timer& timer);
+  void end(PendingPurge& purge);
+  void answer(PendingPurge& purge);
+
+  SessionScope& scope_;
+  SessionFormats& formats_;
+  uint32_t count_ = 0;
+};
+
+}  // namespace varve
