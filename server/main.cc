@@ -27,12 +27,16 @@ void end_during_start(int) {
   ::_exit(0);
 }
 
-// Signals that stop the daemon. SIGHUP is one of them unless whoever started us had it ignored
-// (nohup).
-class StopSignals {
+// Signals that stop the daemon, and those that switch a fault where one is to be had. SIGHUP is one
+// of the former unless whoever started us had it ignored (nohup).
+class Signals {
  public:
-  StopSignals() {
+  explicit Signals(const FaultSettings& faults) {
     sigemptyset(&set_);
+    if (faults.sticks()) {
+      for (const int signal : {SIGUSR1, SIGUSR2})
+        sigaddset(&set_, signal);
+    }
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
       struct sigaction before = {};
       ::sigaction(signal, nullptr, &before);
@@ -43,6 +47,7 @@ class StopSignals {
       sigaddset(&set_, signal);
     }
   }
+  static bool is_fault(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
   // From here on they are waited for; the shards' threads never take one.
   void hold() const { ::pthread_sigmask(SIG_BLOCK, &set_, nullptr); }
   // Answers the signal that came within `limit_ns`, 0 when none did. They must be held.
@@ -63,8 +68,8 @@ class StopSignals {
 }
 
 void pause_in_drain(void* context) {
-  const int again = static_cast<const StopSignals*>(context)->wait(kPauseInterval);
-  if (again == 0) return;
+  const int again = static_cast<const Signals*>(context)->wait(kPauseInterval);
+  if (again == 0 || Signals::is_fault(again)) return;
   logf(LogLevel::kWarn, "main", "second signal: exit at once; committed blocks survive");
   end_now(128 + again);
 }
@@ -73,10 +78,12 @@ void say_faults(const ServerConfig& config) {
   if (!config.faults.any()) return;
   logf(LogLevel::kError, "main",
        "TESTING: THIS DAEMON BREAKS ITS PROMISES ON PURPOSE. volatile cache %s, spill %u per "
-       "mille, seed %llu, ack before flush %s",
+       "mille, seed %llu, ack before flush %s, sticks at SIGUSR1: %s",
        config.faults.volatile_cache ? "ON" : "off", config.faults.spill_per_mille,
        static_cast<unsigned long long>(config.faults.seed),
-       config.faults.ack_before_flush ? "ON" : "off");
+       config.faults.ack_before_flush ? "ON" : "off",
+       config.faults.sticks() ? ("TARGET " + std::to_string(config.faults.stuck_target)).c_str()
+                              : "none");
 }
 
 void say_ready(const Node& node) {
@@ -94,7 +101,7 @@ Failure first_metrics(Node& node) {
                      "; give a path in a folder that exists and may be written");
 }
 
-Failure bring_up(Node& node, const StopSignals& signals) {
+Failure bring_up(Node& node, const Signals& signals) {
   Failure failure = prepare(node);
   if (failure.ok()) failure = build(node);
   // The next step serves, so from here on a signal is a stop of a node that promised something.
@@ -104,7 +111,21 @@ Failure bring_up(Node& node, const StopSignals& signals) {
   return failure;
 }
 
-int serve(const ServerConfig& config, const StopSignals& signals) {
+// Until a signal that stops the daemon, which is answered.
+int wait_for_stop(Node& node, const Signals& signals) {
+  while (true) {
+    const int signal = signals.wait(kMetricsInterval);
+    if (signal == 0) {
+      rewrite_metrics(node);
+    } else if (Signals::is_fault(signal)) {
+      stick(node, signal == SIGUSR1 ? Sticking::kOn : Sticking::kOff);
+    } else {
+      return signal;
+    }
+  }
+}
+
+int serve(const ServerConfig& config, const Signals& signals) {
   Node node(config);
   say_faults(config);
   const Failure failure = bring_up(node, signals);
@@ -115,11 +136,9 @@ int serve(const ServerConfig& config, const StopSignals& signals) {
   }
   say_start(node);
   say_ready(node);
-  int signal = 0;
-  while ((signal = signals.wait(kMetricsInterval)) == 0)
-    rewrite_metrics(node);
+  const int signal = wait_for_stop(node, signals);
   logf(LogLevel::kInfo, "main", "signal %d: draining, at most %u ms", signal, config.drain_ms);
-  if (!drain(node, pause_in_drain, const_cast<StopSignals*>(&signals))) {
+  if (!drain(node, pause_in_drain, const_cast<Signals*>(&signals))) {
     logf(LogLevel::kWarn, "main",
          "not drained within %u ms: the rest is left to recovery; raise --drain-ms",
          config.drain_ms);
@@ -167,7 +186,7 @@ int varved_main(int argc, const char* const* argv) {
   name_out_of_memory();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is EFBIG, an error with a sentence
-  const StopSignals signals;
+  const Signals signals(line.config.faults);
   return serve(line.config, signals);
 }
 

@@ -123,6 +123,10 @@ std::vector<std::string> ServerConfig::problems() const {
     out.push_back(
         "--fault-spill-per-mille needs --fault-volatile-cache: there is nothing to spill");
   }
+  if (faults.sticks() && faults.stuck_target >= targets) {
+    out.push_back("--fault-stuck-target is " + std::to_string(faults.stuck_target) +
+                  ", but targets are numbered from 0 and there are " + std::to_string(targets));
+  }
   if (log_level != "debug" && log_level != "info" && log_level != "warn" && log_level != "error") {
     out.push_back("--log-level is \"" + log_level + "\"; it must be debug, info, warn or error");
   }
@@ -244,6 +248,7 @@ std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) con
   line("--fault-spill-per-mille", std::to_string(faults.spill_per_mille));
   line("--fault-seed", std::to_string(faults.seed));
   line("--fault-ack-before-flush", faults.ack_before_flush ? "on" : "off");
+  line("--fault-stuck-target", faults.sticks() ? std::to_string(faults.stuck_target) : "");
   line("--i-am-testing", testing ? "on" : "off");
   return out;
 }

@@ -105,7 +105,8 @@ DescriptorLimit raise_descriptors(uint64_t wanted);
 // From here on a failed allocation is one sentence and kExitEnvironment, not an abort.
 void name_out_of_memory();
 
-// The calling thread, and those that it makes, leave the signals that stop the daemon to main's.
+// The calling thread, and those that it makes, leave the signals that stop the daemon, or switch
+// a fault, to main's.
 void leave_stop_signals();
 
 // The whole arena, mapped once and touched before serving: first touch is slow.

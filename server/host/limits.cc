@@ -47,7 +47,7 @@ void name_out_of_memory() {
 void leave_stop_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP})
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2})
     sigaddset(&set, signal);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }

@@ -12,6 +12,22 @@ void add(MetricSnapshot& snapshot, MetricName name, Kind kind, uint64_t number) 
   snapshot.append({std::move(name), kind, static_cast<int64_t>(number), {}});
 }
 
+void collect_devices(const ShardThread& thread, MetricSnapshot& snapshot) {
+  for (size_t t = 0; t < thread.devices.size(); ++t) {
+    const BlockDevice::Counters& counters = thread.devices[t]->counters();
+    const std::string label = "target=\"" + std::to_string(t) + "\"";
+    const auto counter = [&](const char* name, uint64_t number, const char* help) {
+      add(snapshot, {std::string("varve_device_") + name, label, help}, Kind::kCounter, number);
+    };
+    counter("reads_total", counters.reads, "requests to read");
+    counter("read_bytes_total", counters.read_bytes, "bytes read, whatever they were for");
+    counter("writes_total", counters.writes, "requests to write");
+    counter("written_bytes_total", counters.written_bytes,
+            "bytes written: fragments, headers, footers, checkpoints and copies");
+    counter("flushes_total", counters.flushes, "flushes");
+  }
+}
+
 void collect(void* context) {
   auto& thread = *static_cast<ShardThread*>(context);
   MetricSnapshot snapshot = thread.shard->metrics();
@@ -28,6 +44,7 @@ void collect(void* context) {
       {"varve_io_backend", std::string("kind=\"") + thread.io->name() + "\"",
        "Shards on this kind of I/O."},
       Kind::kGauge, 1);
+  collect_devices(thread, snapshot);
   thread.answered = std::move(snapshot);
 }
 

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "common/device/fault_device.h"
-
 namespace varve {
 
 namespace {
 
 constexpr Nanos kListenWait = 60 * kSecond;
+constexpr Nanos kStickWait = kSecond;
 
 IoBackendPreference preference(IoSetting io) {
   switch (io) {
@@ -74,14 +73,16 @@ Result<std::unique_ptr<BlockDevice>> open_device(const Node& node, ShardThread& 
     return opened.error();
   }
   const FaultSettings& faults = node.config.faults;
-  if (!faults.volatile_cache) return opened;
+  const bool sticks = faults.stuck_target == index;
+  if (!faults.volatile_cache && !sticks) return opened;
   FaultPlan plan;
-  plan.volatile_cache = true;
+  plan.volatile_cache = faults.volatile_cache;
   plan.spill_per_mille = faults.spill_per_mille;
   plan.seed = faults.seed * 1000003 + index * 101 + thread.index;
-  std::unique_ptr<BlockDevice> wrapped =
+  std::unique_ptr<FaultDevice> wrapped =
       FaultDevice::wrap(*thread.reactor, *std::move(opened), plan);
-  return wrapped;
+  if (sticks) thread.sticking = wrapped.get();
+  return std::unique_ptr<BlockDevice>(std::move(wrapped));
 }
 
 Failure build_shard(Node& node, ShardThread& thread) {
@@ -104,6 +105,7 @@ Failure build_shard(Node& node, ShardThread& thread) {
   for (uint32_t t = 0; t < node.targets.size(); ++t) {
     Result<std::unique_ptr<BlockDevice>> device = open_device(node, thread, t);
     if (!device) return refusal(t, node.targets[t].info.path, device.error());
+    thread.devices.push_back(device->get());
     devices.push_back(std::move(*device));
     infos.push_back(node.targets[t].info);
   }
@@ -291,6 +293,21 @@ void say_start(const Node& node) {
   logf(LogLevel::kInfo, "main", "token %s, metrics %s, drain %u ms, log %s",
        c.token_file.empty() ? "none (loopback only)" : c.token_file.c_str(),
        c.metrics_path().c_str(), c.drain_ms, c.log_level.c_str());
+}
+
+void stick(Node& node, Sticking sticking) {
+  logf(LogLevel::kWarn, "main", "TESTING: target %u %s", node.config.faults.stuck_target,
+       sticking == Sticking::kOn ? "IS STUCK from now on" : "answers again");
+  for (const auto& thread : node.threads) {
+    if (thread->sticking == nullptr) continue;  // it is lost
+    const ShardCall::Work work =
+        sticking == Sticking::kOn
+            ? [](void* device) { static_cast<FaultDevice*>(device)->stuck_set(true); }
+            : [](void* device) { static_cast<FaultDevice*>(device)->stuck_set(false); };
+    if (!thread->call.run(*thread->reactor, work, thread->sticking, kStickWait)) {
+      logf(LogLevel::kWarn, "main", "shard %u is slow to take the fault", thread->index);
+    }
+  }
 }
 
 void stop(Node& node) {

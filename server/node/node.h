@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/device/device.h"
+#include "common/device/fault_device.h"
 #include "common/env/env.h"
 #include "common/metrics/metrics.h"
 #include "server/config/config.h"
@@ -43,6 +44,8 @@ struct ShardThread {
   Status io_refusal;  // why it is not io_uring; ok = it is, or epoll was asked for
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<Shard> shard;
+  std::vector<BlockDevice*> devices;  // by target; the shard's
+  FaultDevice* sticking = nullptr;    // of them, --fault-stuck-target
   Failure failure;
   ShardCall call;
   Ask ask = nullptr;
@@ -84,6 +87,10 @@ void say_start(const Node& node);
 [[nodiscard]] int32_t write_metrics(Node& node);
 // The same, later: a file that cannot be written is said once a minute and never stops the daemon.
 void rewrite_metrics(Node& node);
+
+// The target of --fault-stuck-target keeps what it is asked (kOn), or answers it all (kOff).
+enum class Sticking : uint8_t { kOff, kOn };
+void stick(Node& node, Sticking sticking);
 
 // GOODBYE, then half of the time for clients to finish, then everything left is closed; the rest of
 // the time for write-behind, seal and checkpoint. `pause` waits between questions and ends the

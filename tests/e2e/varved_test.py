@@ -66,6 +66,12 @@ class Daemon:
         with open(self.stderr_path, encoding="utf-8", errors="replace") as f:
             return f.read()
 
+    def wait_log(self, said):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and said not in self.log():
+            time.sleep(0.05)
+        return said in self.log()
+
     def connect(self):
         return socket.create_connection((self.ready.group(1), int(self.ready.group(2))), timeout=10)
 
@@ -448,6 +454,30 @@ class VarvedTest(unittest.TestCase):
     def test_faults_are_loud(self):
         daemon = self.start("--i-am-testing", "--fault-volatile-cache", "--fault-ack-before-flush")
         self.assertIn("BREAKS ITS PROMISES", daemon.log())
+
+    def test_a_target_is_stuck_and_answers_again_at_a_signal(self):
+        daemon = self.start("--i-am-testing", "--fault-stuck-target", "1")
+        self.assertIn("sticks at SIGUSR1: TARGET 1", daemon.log())
+        for sig, said in ((signal.SIGUSR1, "target 1 IS STUCK"),
+                          (signal.SIGUSR2, "target 1 answers again")):
+            daemon.process.send_signal(sig)
+            self.assertTrue(daemon.wait_log(said), daemon.log())
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_what_devices_moved_is_counted(self):
+        self.start()
+        deadline = time.monotonic() + 10
+        counts = {}
+        while time.monotonic() < deadline and 0 in [counts.get(t, 0) for t in range(2)]:
+            time.sleep(0.1)
+            with open(os.path.join(self.data, "metrics.prom"), encoding="ascii") as f:
+                text = f.read()
+            for target in range(2):  # recovery reads checkpoints and headers
+                pattern = rf'varve_device_read_bytes_total{{target="{target}"}} (\d+)'
+                found = re.search(pattern, text)
+                counts[target] = int(found.group(1)) if found else 0
+        self.assertTrue(all(counts.values()), counts)
+        self.assertIn('varve_device_written_bytes_total{target="1"} ', text)
 
     def test_garbage_closes_its_connection_and_nothing_else(self):
         daemon = self.start()

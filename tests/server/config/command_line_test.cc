@@ -58,6 +58,8 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
                                   "--fault-seed",
                                   "9",
                                   "--fault-ack-before-flush",
+                                  "--fault-stuck-target",
+                                  "1",
                                   "--sessions",
                                   "300",
                                   "--print-config"});
@@ -80,7 +82,8 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
   EXPECT_TRUE(c.testing && c.faults.volatile_cache && c.faults.ack_before_flush && c.print_config);
   EXPECT_EQ(c.faults.spill_per_mille, 7u);
   EXPECT_EQ(c.faults.seed, 9u);
-  EXPECT_EQ(c.from_command_line.size(), 20u);
+  EXPECT_EQ(c.faults.stuck_target, 1u);
+  EXPECT_EQ(c.from_command_line.size(), 21u);
 }
 
 TEST(CommandLine, AMisspeltOptionGetsAHint) {

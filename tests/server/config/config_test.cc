@@ -80,6 +80,12 @@ TEST(Config, EveryBadSettingHasItsSentence) {
          c.testing = true;
        }},
       {"need --i-am-testing", [](ServerConfig& c) { c.faults.ack_before_flush = true; }},
+      {"need --i-am-testing", [](ServerConfig& c) { c.faults.stuck_target = 0; }},
+      {"--fault-stuck-target is 4, but targets are numbered from 0 and there are 4",
+       [](ServerConfig& c) {
+         c.faults.stuck_target = 4;
+         c.testing = true;
+       }},
   };
   for (const Case& bad : cases) {
     ServerConfig config = good();
@@ -100,6 +106,7 @@ TEST(Config, FaultsWithTheirConsentAreGood) {
   ServerConfig config = good();
   config.faults.volatile_cache = true;
   config.faults.spill_per_mille = 20;
+  config.faults.stuck_target = 3;
   config.testing = true;
   EXPECT_TRUE(config.problems().empty());
 }
