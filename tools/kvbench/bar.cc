@@ -22,6 +22,13 @@ Spread spread_of(const std::vector<double>& values) {
   return {*low, median(values), *high};
 }
 
+double quantile(std::vector<double> values, uint32_t per_mille) {
+  VARVE_ASSERT(!values.empty() && per_mille <= 1000);
+  std::sort(values.begin(), values.end());
+  const size_t rank = (values.size() * per_mille + 999) / 1000;
+  return values[rank == 0 ? 0 : rank - 1];
+}
+
 std::string number_text(double value) {
   char text[64];
   const double size = std::fabs(value);
@@ -32,11 +39,13 @@ std::string number_text(double value) {
 
 bool Bar::is_ok() const {
   if (!has_value()) return false;
+  if (sense == Sense::kNoTarget) return true;
   return sense == Sense::kAtLeast ? value() >= target : value() <= target;
 }
 
 std::string Bar::line() const {
   if (!has_value()) return "refused " + name + " " + (refused.empty() ? "no rounds" : refused);
+  if (sense == Sense::kNoTarget) return "fact " + name + " " + number_text(value());
   return "bar " + name + " " + number_text(value()) + " " + number_text(target) + " " +
          (is_ok() ? "ok" : "short");
 }
@@ -48,9 +57,10 @@ std::string Bar::details() const {
   if (!has_value()) return out;
   const Spread spread = spread_of(rounds);
   out += "  " + name + ".spread " + number_text(spread.low) + " .. " + number_text(spread.high) +
-         " " + unit + " over " + std::to_string(rounds.size()) + " rounds, target " +
-         (sense == Sense::kAtLeast ? "at least " : "at most ") + number_text(target) + "\n";
-  return out;
+         " " + unit + " over " + std::to_string(rounds.size()) + " rounds";
+  if (sense == Sense::kNoTarget) return out + ", no target\n";
+  return out + ", target " + (sense == Sense::kAtLeast ? "at least " : "at most ") +
+         number_text(target) + "\n";
 }
 
 std::string to_json(const std::vector<std::pair<std::string, std::string>>& declaration,
@@ -67,7 +77,7 @@ std::string to_json(const std::vector<std::pair<std::string, std::string>>& decl
       one["low"] = spread.low;
       one["high"] = spread.high;
       one["rounds"] = bar.rounds;
-      one["result"] = bar.is_ok() ? "ok" : "short";
+      one["result"] = bar.sense == Sense::kNoTarget ? "fact" : bar.is_ok() ? "ok" : "short";
     } else {
       one["result"] = "refused";
       one["why"] = bar.refused;

@@ -23,8 +23,10 @@ struct Spread {
   double low = 0, middle = 0, high = 0;
 };
 Spread spread_of(const std::vector<double>& values);
+// The least value that so many of a thousand are not above. Not empty.
+double quantile(std::vector<double> values, uint32_t per_mille);
 
-enum class Sense : uint8_t { kAtLeast, kAtMost };
+enum class Sense : uint8_t { kAtLeast, kAtMost, kNoTarget };
 
 struct Bar {
   std::string name;
@@ -42,7 +44,8 @@ struct Bar {
   void fact(std::string key, std::string value) {
     facts.emplace_back(std::move(key), std::move(value));
   }
-  // "bar <name> <value> <target> ok|short", or "refused <name> <why>".
+  // "bar <name> <value> <target> ok|short", "fact <name> <value>" where there is no target, or
+  // "refused <name> <why>".
   std::string line() const;
   // The facts and the spread, each line indented.
   std::string details() const;

@@ -8,21 +8,28 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
 
 #include "tools/kvbench/bar.h"
 #include "tools/kvbench/declaration.h"
+#include "tools/kvbench/degraded_bars.h"
 #include "tools/kvbench/ec_bars.h"
 #include "tools/kvbench/index_bars.h"
+#include "tools/kvbench/layout_bar.h"
 #include "tools/kvbench/pull_bars.h"
 #include "tools/kvbench/recovery_bar.h"
+#include "tools/kvbench/store_bars.h"
 
 namespace {
 
 using varve::kvbench::Bar;
 
 const std::vector<std::string> kBars = {
-    "tcp_dram_pull", "flash_pull",    "match",        "index_bytes_per_fragment",
-    "recovery",      "ec_encode_4+2", "ec_fused_4+2", "ec_decode_4+2"};
+    "tcp_dram_pull",     "flash_pull",     "match",
+    "recovery",          "ec_encode_4+2",  "index_bytes_per_fragment",
+    "ec_fused_4+2",      "ec_decode_4+2",  "ec_degraded_whole",
+    "ec_degraded_first", "ec_stuck_first", "ec_flash_bytes",
+    "ec_push_2+1",       "ec_layout"};
 const std::string kCodingGroup = "ec";  // every bar whose name begins with it and "_"
 
 struct Options {
@@ -39,9 +46,41 @@ std::string own_path() {
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
+std::string varved_path() {
+  return own_path().substr(0, own_path().rfind('/')) + "/varved";
+}
+
+// What the bars that need a daemon of a scheme have in common.
+template <class BarOptions>
+BarOptions coded_options(const Options& options, const std::string& folder, uint32_t quick_blocks) {
+  BarOptions coded;
+  coded.varved = varved_path();
+  coded.folder = folder;
+  coded.lanes = options.lanes;
+  if (options.quick) {
+    coded.shape.blocks = quick_blocks;
+    coded.rounds = 2;
+  }
+  if (options.rounds > 0) coded.rounds = options.rounds;
+  return coded;
+}
+
+varve::kvbench::DegradedBarOptions degraded_options(const Options& options,
+                                                    const std::string& folder) {
+  auto degraded = coded_options<varve::kvbench::DegradedBarOptions>(options, folder, 48);
+  if (options.quick) degraded.passes = 2;
+  return degraded;
+}
+
+varve::kvbench::LayoutBarOptions layout_options(const Options& options, const std::string& folder) {
+  auto layout = coded_options<varve::kvbench::LayoutBarOptions>(options, folder, 48);
+  if (options.quick) layout.passes = 1;
+  return layout;
+}
+
 varve::kvbench::PullBarOptions pull_options(const Options& options, const std::string& folder) {
   varve::kvbench::PullBarOptions pull;
-  pull.varved = own_path().substr(0, own_path().rfind('/')) + "/varved";
+  pull.varved = varved_path();
   pull.folder = folder;
   pull.lanes = options.lanes;
   if (options.quick) {
@@ -54,8 +93,22 @@ varve::kvbench::PullBarOptions pull_options(const Options& options, const std::s
   return pull;
 }
 
+// The coding bars that a daemon serves. Two of them are one measurement, kept in `degraded`.
+Bar run_coded_bar(const std::string& name, const Options& options, const std::string& folder,
+                  std::optional<varve::kvbench::DegradedBars>& degraded) {
+  using varve::kvbench::StoreBarOptions;
+  if (name == "ec_stuck_first") return ec_stuck_first_bar(degraded_options(options, folder));
+  if (name == "ec_layout") return ec_layout_bar(layout_options(options, folder));
+  const auto store = coded_options<StoreBarOptions>(options, folder, 16);
+  if (name == "ec_flash_bytes") return ec_flash_bytes_bar(store);
+  if (name == "ec_push_2+1") return ec_push_bar(store);
+  if (!degraded) degraded = ec_degraded_bars(degraded_options(options, folder));
+  return name == "ec_degraded_whole" ? degraded->whole : degraded->first;
+}
+
 // Runs one bar by name in an empty folder of its own.
-Bar run_bar(const std::string& name, const Options& options) {
+Bar run_bar(const std::string& name, const Options& options,
+            std::optional<varve::kvbench::DegradedBars>& degraded) {
   const std::string folder = options.folder + "/" + name;
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
@@ -80,6 +133,7 @@ Bar run_bar(const std::string& name, const Options& options) {
   if (name == "ec_encode_4+2") bar = ec_encode_bar(ec);
   if (name == "ec_fused_4+2") bar = ec_fused_bar(ec);
   if (name == "ec_decode_4+2") bar = ec_decode_bar(ec);
+  if (bar.name.empty()) bar = run_coded_bar(name, options, folder, degraded);
   std::filesystem::remove_all(folder);
   return bar;
 }
@@ -112,9 +166,10 @@ int run(Options options) {
     std::cout << "declare " << key << " " << value << "\n";
   std::cout << std::endl;
   std::vector<Bar> bars;
+  std::optional<varve::kvbench::DegradedBars> degraded;
   bool refused = false;
   for (const std::string& name : options.only) {
-    bars.push_back(run_bar(name, options));
+    bars.push_back(run_bar(name, options, degraded));
     std::cout << bars.back().details() << bars.back().line() << std::endl;
     refused = refused || !bars.back().has_value();
   }

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,6 +24,7 @@ namespace {
 constexpr Nanos kReadyWait = 60 * kSecond;
 constexpr Nanos kStopWait = 20 * kSecond;
 constexpr uint32_t kLineBytesMax = 4096;
+constexpr uint32_t kMetricsLooks = 2000;  // every 10 ms
 
 void sleep_ms(uint32_t ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
@@ -74,6 +76,12 @@ Nanos cpu_ns(pid_t pid) {
   uint64_t user = 0, system = 0;
   fields >> user >> system;
   return (user + system) * (kSecond / static_cast<uint64_t>(sysconf(_SC_CLK_TCK)));
+}
+
+Nanos own_cpu_ns() {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<Nanos>(now.tv_sec) * kSecond + static_cast<Nanos>(now.tv_nsec);
 }
 
 Result<std::unique_ptr<Daemon>> Daemon::start(const std::string& program,
@@ -147,19 +155,33 @@ Daemon::~Daemon() {
   if (output_ >= 0) (void)::close(output_);
 }
 
+void Daemon::signal(int number) const {
+  (void)::kill(pid_, number);
+}
+
+std::string Daemon::stop(std::unique_ptr<Daemon> daemon) {
+  const std::string path = daemon->data_folder_ + "/metrics.prom";
+  daemon.reset();
+  return read_file(path);
+}
+
 uint64_t Daemon::metric(std::string_view name, std::string_view label) const {
+  return metric_sum(metrics(), name, label);
+}
+
+std::string Daemon::metrics() const {
   const std::string path = data_folder_ + "/metrics.prom";
   const int64_t before_ns = written_ns(path);
   // Twice: the writing that is under way may hold numbers of before.
   int64_t seen_ns = before_ns;
   uint32_t changes = 0;
-  for (uint32_t i = 0; i < 500 && changes < 2; ++i) {
+  for (uint32_t i = 0; i < kMetricsLooks && changes < 2; ++i) {
     sleep_ms(10);
     const int64_t now_ns = written_ns(path);
     if (now_ns != seen_ns) ++changes;
     seen_ns = now_ns;
   }
-  return changes < 2 ? 0 : metric_sum(read_file(path), name, label);
+  return changes < 2 ? "" : read_file(path);
 }
 
 }  // namespace varve::kvbench

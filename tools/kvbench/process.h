@@ -22,6 +22,7 @@ std::string read_file(const std::string& path);  // empty when it cannot be read
 
 // User and system time of a process so far; 0 when it is gone.
 Nanos cpu_ns(pid_t pid);
+Nanos own_cpu_ns();  // of this one, all threads, finer
 
 class Daemon {
  public:
@@ -36,8 +37,13 @@ class Daemon {
   const std::string& address() const { return address_; }
   const std::string& ready_line() const { return ready_line_; }
   pid_t pid() const { return pid_; }
-  // A counter from its metrics file, after that was written again: older than a second is stale.
+  // Its metrics file, after that was written again: older than a second is stale. Takes a second or
+  // two. Empty: it is not written any more.
+  std::string metrics() const;
   uint64_t metric(std::string_view name, std::string_view label) const;
+  void signal(int number) const;
+  // Drains and ends; the metrics it left.
+  static std::string stop(std::unique_ptr<Daemon> daemon);
 
  private:
   Daemon() = default;

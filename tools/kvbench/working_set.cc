@@ -45,26 +45,33 @@ std::byte* WorkingSet::page(uint32_t slot, uint32_t layer, uint32_t page_index) 
   return memory().data() + (row * shape_.blocks + slot) * kPageOfLayerBytes;
 }
 
-Layout WorkingSet::layout(RegionId region) const {
+uint32_t WorkingSet::pages_of_cut(uint32_t cut) const {
+  VARVE_ASSERT(cut > 0 && pages_per_layer() % cut == 0, cut, pages_per_layer());
+  return pages_per_layer() / cut;
+}
+
+Layout WorkingSet::layout(RegionId region, uint32_t cut) const {
   Layout layout;
-  for (uint32_t l = 0; l < shape_.layers; ++l) {
+  const uint64_t row_bytes = uint64_t{shape_.blocks} * kPageOfLayerBytes;
+  for (uint32_t l = 0; l < shape_.layers * cut; ++l) {
     LayerLayout layer;
     layer.region = region;
-    layer.offset = uint64_t{l} * shape_.blocks * shape_.layer_bytes;
+    layer.offset = l * pages_of_cut(cut) * row_bytes;
     layer.stride = kPageOfLayerBytes;
-    layer.segments = pages_per_layer();
-    layer.segment_stride = uint64_t{shape_.blocks} * kPageOfLayerBytes;
+    layer.segments = pages_of_cut(cut);
+    layer.segment_stride = row_bytes;
     layout.layers.push_back(layer);
   }
   return layout;
 }
 
-Format WorkingSet::format() const {
+Format WorkingSet::format(uint32_t cut) const {
   Format format;
   format.model.bytes.fill(std::byte{0xBE});
-  format.lineage = "bench-1";
+  format.lineage = "bench-" + std::to_string(cut);
   format.tokens_per_block = 16;
-  format.ranks.emplace_back(shape_.layers, LayerSpec{LayerKind::kFull, shape_.layer_bytes});
+  format.ranks.emplace_back(shape_.layers * cut,
+                            LayerSpec{LayerKind::kFull, pages_of_cut(cut) * kPageOfLayerBytes});
   return format;
 }
 

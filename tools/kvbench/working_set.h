@@ -47,8 +47,10 @@ class WorkingSet {
 
   const WorkingSetShape& shape() const { return shape_; }
   ByteSpan memory() const { return memory_->bytes(); }
-  Layout layout(RegionId region) const;
-  Format format() const;
+  // What the store is told: each layer as `cut` layers, one after the other; 1 = as it is. A
+  // divisor of the pages of a layer.
+  Layout layout(RegionId region, uint32_t cut) const;
+  Format format(uint32_t cut) const;
   // Pieces of bytes [offset, offset + length) of one layer of one slot; returns how many.
   uint32_t pieces(uint32_t slot, uint32_t layer, uint32_t offset, uint32_t length,
                   iovec* out) const;
@@ -63,6 +65,7 @@ class WorkingSet {
 
  private:
   explicit WorkingSet(const WorkingSetShape& shape) : shape_(shape) {}
+  uint32_t pages_of_cut(uint32_t cut) const;
   std::byte* page(uint32_t slot, uint32_t layer, uint32_t page_index) const;
   uint32_t crc_of(uint32_t slot, uint32_t layer) const;
   uint32_t pages_per_layer() const { return shape_.layer_bytes / kPageOfLayerBytes; }

@@ -44,6 +44,26 @@ TEST(Bar, ATargetThatMustNotBePassedIsMetFromBelow) {
   EXPECT_EQ(bar.line(), "bar pull 97.00 96.00 short");
 }
 
+TEST(Bar, AFactHasNoTargetAndNoVerdict) {
+  Bar bar = ratio_bar({0.9, 0.8, 0.7});
+  bar.sense = Sense::kNoTarget;
+  EXPECT_EQ(bar.line(), "fact pull 0.8000");
+  EXPECT_NE(bar.details().find("no target"), std::string::npos);
+  const auto json = nlohmann::json::parse(to_json({}, {bar}));
+  EXPECT_EQ(json["bars"][0]["result"], "fact");
+}
+
+TEST(Bar, AQuantileIsAValueThatWasMeasured) {
+  std::vector<double> values;
+  for (uint32_t i = 200; i >= 1; --i)
+    values.push_back(i);
+  EXPECT_EQ(quantile(values, 990), 198);
+  EXPECT_EQ(quantile(values, 500), 100);
+  EXPECT_EQ(quantile(values, 1000), 200);
+  EXPECT_EQ(quantile(values, 0), 1);
+  EXPECT_EQ(quantile({5, 7}, 990), 7) << "few values: the largest";
+}
+
 TEST(Bar, ARefusedBarHasNoNumberWhateverItsRoundsSay) {
   Bar bar = ratio_bar({0.99});
   bar.refused = "bytes were wrong";

@@ -31,7 +31,7 @@ TEST(Declaration, EverythingThatShapedTheNumbersIsNamed) {
   for (const char* key :
        {"cpu", "cores", "kernel", "compiler", "flags", "io_backend", "congestion_control", "lanes",
         "extent_bytes", "working_set", "process_split", "source", "verification", "queue_depth",
-        "codec", "erasure_coding", "fabric", "omissions"}) {
+        "codec", "erasure_coding", "ONE_DISK", "fabric", "omissions"}) {
     EXPECT_EQ(keys.count(key), 1u) << key;
   }
 }

@@ -36,6 +36,14 @@ TEST(Process, WorkShowsInTheTimeOfAProcess) {
   EXPECT_EQ(cpu_ns(0), 0u) << "there is no process 0 here";
 }
 
+TEST(Process, TheTimeOfAllThreadsHereGrowsWithWork) {
+  const Nanos before_ns = own_cpu_ns();
+  volatile uint64_t sum = 0;
+  for (uint32_t i = 0; i < 1000000; ++i)
+    sum = sum + i;
+  EXPECT_GT(own_cpu_ns(), before_ns);
+}
+
 TEST(Process, AProgramThatSaysItsAddressIsReady) {
   const std::string script = ::testing::TempDir() + "/kvbench_daemon.sh";
   FILE* file = fopen(script.c_str(), "w");

@@ -68,7 +68,7 @@ TEST(WorkingSet, NeighbouringPagesOfALayerAreNotNeighboursInMemory) {
 TEST(WorkingSet, TheLayoutNamesTheSamePlacesAsThePieces) {
   auto set = WorkingSet::make(kSmall);
   ASSERT_TRUE(set.has_value());
-  const Layout layout = (*set)->layout(1);
+  const Layout layout = (*set)->layout(1, 1);
   ASSERT_EQ(layout.layers.size(), kSmall.layers);
   const LayerLayout& layer = layout.layers[1];
   iovec piece;
@@ -76,6 +76,23 @@ TEST(WorkingSet, TheLayoutNamesTheSamePlacesAsThePieces) {
   const uint64_t offset = layer.offset + 2 * layer.stride + 3 * layer.segment_stride;
   EXPECT_EQ((*set)->memory().data() + offset, piece.iov_base);
   EXPECT_EQ(layer.segments * uint64_t{kPageOfLayerBytes}, kSmall.layer_bytes);
+}
+
+TEST(WorkingSet, ALayerThatIsCutNamesTheSamePlacesInTheSameOrder) {
+  auto set = WorkingSet::make(kSmall);
+  ASSERT_TRUE(set.has_value());
+  const Layout layout = (*set)->layout(1, 4);
+  ASSERT_EQ(layout.layers.size(), kSmall.layers * 4);
+  const LayerLayout& quarter = layout.layers[1 * 4 + 3];
+  EXPECT_EQ(quarter.segments, 2u);
+  iovec piece;
+  ASSERT_EQ((*set)->pieces(2, 1, 7 * kPageOfLayerBytes, 1000, &piece), 1u);
+  const uint64_t offset = quarter.offset + 2 * quarter.stride + quarter.segment_stride;
+  EXPECT_EQ((*set)->memory().data() + offset, piece.iov_base);
+  const Format format = (*set)->format(4);
+  EXPECT_EQ(format.ranks[0].size(), layout.layers.size());
+  EXPECT_EQ(format.ranks[0][0].bytes, kSmall.layer_bytes / 4);
+  EXPECT_NE(format.lineage, (*set)->format(1).lineage) << "their blocks are not each other's";
 }
 
 TEST(WorkingSet, SizesThatDoNotFitAreRefused) {
