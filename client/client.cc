@@ -52,11 +52,15 @@ class ThreadedClient final : public Client {
                                        std::span<const uint32_t> tokens) override;
   Result<OpId> match(MatchRequest request) override;
   Result<OpId> pull(PullRequest request) override;
+  Result<OpId> follow(FollowRequest request) override;
   Result<OpId> push(PushRequest request) override;
   Status push_layer(OpId op, uint32_t layer) override;
   void cancel(OpId op) override;
   Status quiesce(OpId op, Nanos timeout_ns) override;
+  Result<OpId> renew(RenewRequest request) override;
   void release(uint64_t lease) override;
+  Nanos lease_left_ns(uint64_t lease) const override;
+  Result<OpId> holds(HoldsRequest request) override;
   int event_fd() const override { return event_fd_; }
   bool poll(Event& out) override;
   Result<Event> wait(OpId op, Nanos timeout_ns) override;
@@ -75,9 +79,9 @@ class ThreadedClient final : public Client {
     return e.kind != Event::Kind::kLayer && e.kind != Event::Kind::kReserved;
   }
   void pump();
-  void post(std::function<void()> call);
+  void post(std::function<void()> call) const;
   template <class T>
-  T call(std::function<T()> body);
+  T call(std::function<T()> body) const;
   template <class Submit>
   Result<OpId> submit(Event::Kind terminal_kind, uint64_t tag, Submit submit);
   void deliver(Event event);
@@ -223,7 +227,7 @@ void ThreadedClient::signal() {
   VARVE_ASSERT(done == sizeof(count), errno);
 }
 
-void ThreadedClient::post(std::function<void()> body) {
+void ThreadedClient::post(std::function<void()> body) const {
   auto* command = new Command;
   command->call = std::move(body);
   command->message.owner = command;
@@ -237,7 +241,7 @@ void ThreadedClient::post(std::function<void()> body) {
 
 // Set-up calls: wait for the client's thread, which never blocks.
 template <class T>
-T ThreadedClient::call(std::function<T()> body) {
+T ThreadedClient::call(std::function<T()> body) const {
   std::mutex m;
   std::condition_variable cv;
   std::optional<T> result;
@@ -312,6 +316,20 @@ Result<OpId> ThreadedClient::pull(PullRequest request) {
     return core.pull(std::move(r));
   });
 }
+Result<OpId> ThreadedClient::follow(FollowRequest request) {
+  const uint64_t tag = request.tag;
+  return submit(Event::Kind::kFollowed, tag, [r = std::move(request)](ClientCore& core) mutable {
+    return core.follow(std::move(r));
+  });
+}
+Result<OpId> ThreadedClient::renew(RenewRequest request) {
+  return submit(Event::Kind::kRenewed, request.tag,
+                [request](ClientCore& core) { return core.renew(request); });
+}
+Result<OpId> ThreadedClient::holds(HoldsRequest request) {
+  return submit(Event::Kind::kHolds, request.tag,
+                [request](ClientCore& core) { return core.holds(request); });
+}
 Result<OpId> ThreadedClient::push(PushRequest request) {
   const uint64_t tag = request.tag;
   return submit(Event::Kind::kPushed, tag, [r = std::move(request)](ClientCore& core) mutable {
@@ -338,6 +356,10 @@ void ThreadedClient::cancel(OpId op) {
 
 void ThreadedClient::release(uint64_t lease) {
   post([this, lease] { core_->release(lease); });
+}
+
+Nanos ThreadedClient::lease_left_ns(uint64_t lease) const {
+  return call<Nanos>([&] { return core_->lease_left_ns(lease); });
 }
 
 Status ThreadedClient::quiesce(OpId op, Nanos timeout_ns) {

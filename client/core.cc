@@ -3,27 +3,14 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <unordered_set>
 
+#include "client/holds.h"
 #include "client/match.h"
 #include "client/pull.h"
 #include "client/push.h"
+#include "client/renew.h"
 
 namespace varve {
-
-uint64_t ClientLease::part_of(std::span<const BaseId> ids) const {
-  if (parts.size() == 1) return parts.front().lease;
-  const ServerLease* covering = nullptr;
-  for (const ServerLease& part : parts) {
-    const std::unordered_set<uint64_t> covered(part.ids.begin(), part.ids.end());
-    const bool covers = std::any_of(
-        ids.begin(), ids.end(), [&](const BaseId& id) { return covered.count(id.prefix64()) > 0; });
-    if (!covers) continue;
-    if (covering != nullptr) return 0;
-    covering = &part;
-  }
-  return covering != nullptr ? covering->lease : parts.front().lease;
-}
 
 ClientOp::ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns)
     : core_(core), id_(op), tag_(tag), started_ns_(core.reactor().now_ns()) {
@@ -323,6 +310,32 @@ Result<OpId> Core::match(MatchRequest request) {
 }
 
 Result<OpId> Core::pull(PullRequest request) {
+  return begin_pull(std::move(request), {});
+}
+
+// A follow is a pull that names the attempts it is of.
+Result<OpId> Core::follow(FollowRequest request) {
+  PullRequest pull;
+  std::vector<Attempt> attempts;
+  for (const FollowTag& block : request.blocks) {
+    if (block.attempt.is_none()) return Status::invalid("follow: a tag that no push gave");
+    pull.ids.push_back(block.id);
+    attempts.push_back(block.attempt);
+  }
+  pull.format = request.format;
+  pull.rank = request.rank;
+  pull.slots = std::move(request.slots);
+  pull.layout = request.layout;
+  pull.layer_first = request.layer_first;
+  pull.layer_count = request.layer_count;
+  pull.deadline_ns = request.deadline_ns;
+  pull.slack_ns = request.slack_ns;
+  pull.layer_ns = request.layer_ns;
+  pull.tag = request.tag;
+  return begin_pull(std::move(pull), std::move(attempts));
+}
+
+Result<OpId> Core::begin_pull(PullRequest request, std::vector<Attempt> attempts) {
   const ClientFormat* format = find_format(request.format);
   if (format == nullptr) return Status::invalid("pull: unknown format");
   if (request.rank >= format->format.rank_count()) return Status::invalid("pull: no such rank");
@@ -335,7 +348,8 @@ Result<OpId> Core::pull(PullRequest request) {
   if (request.layer_count > rest) return Status::invalid("pull: more layers than the format has");
   VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, layers, request.slots, regions_));
   VARVE_TRY(const OpId id, admit());
-  return adopt(std::make_unique<ClientPullOp>(*this, id, std::move(request), std::move(layout)));
+  return adopt(std::make_unique<ClientPullOp>(*this, id, std::move(request), std::move(layout),
+                                              std::move(attempts)));
 }
 
 Result<OpId> Core::push(PushRequest request) {
@@ -358,48 +372,38 @@ Status Core::push_layer(OpId op, uint32_t layer) {
   return push->layer_final(layer);
 }
 
+Result<OpId> Core::renew(RenewRequest request) {
+  if (request.lease_ms == 0) return Status::invalid("renew: lease_ms is at least 1");
+  VARVE_TRY(const OpId id, admit());
+  return adopt(std::make_unique<ClientRenewOp>(*this, id, request, ClientRenewOp::For::kCaller));
+}
+
+Result<OpId> Core::holds(HoldsRequest request) {
+  VARVE_TRY(const OpId id, admit());
+  return adopt(std::make_unique<ClientHoldsOp>(*this, id, request));
+}
+
+// Not counted in ops_max: one a lease at most.
+void Core::renew_used_leases() {
+  std::vector<uint64_t> due;
+  for (const auto& [id, op] : ops_) {
+    const uint64_t lease = op->lease_in_use();
+    if (lease != 0 && leases_.is_half_over(lease)) due.push_back(lease);
+  }
+  for (const uint64_t lease : due) {
+    ClientLease* held = leases_.find(lease);
+    if (held->renewal != 0) continue;
+    const OpId id = ++last_op_;
+    held->renewal = id;
+    adopt(std::make_unique<ClientRenewOp>(
+        *this, id, RenewRequest{lease, held->lease_ms, leases_.left_ns(lease), 0},
+        ClientRenewOp::For::kUse));
+  }
+}
+
 void Core::cancel(OpId op) {
   const auto found = ops_.find(op);
   if (found != ops_.end()) found->second->cancel(Status::cancelled("by the caller"));
-}
-
-uint64_t Core::add_lease(ClientLease lease) {
-  const Nanos now = reactor_.now_ns();
-  std::erase_if(leases_, [now](const auto& held) { return held.second.expires_ns <= now; });
-  leases_[++last_lease_] = std::move(lease);
-  return last_lease_;
-}
-
-bool Core::holds_lease() const {
-  const Nanos now = reactor_.now_ns();
-  return std::any_of(leases_.begin(), leases_.end(),
-                     [now](const auto& held) { return held.second.expires_ns > now; });
-}
-
-const ClientLease* Core::find_lease(uint64_t lease) {
-  const auto found = leases_.find(lease);
-  if (found == leases_.end()) return nullptr;
-  const bool current = session_.state() == SessionState::kReady &&
-                       found->second.boot_id == session_.hello().boot_id &&
-                       found->second.expires_ns > reactor_.now_ns();
-  if (current) return &found->second;
-  leases_.erase(found);
-  return nullptr;
-}
-
-void Core::release(uint64_t lease) {
-  const auto found = leases_.find(lease);
-  if (found == leases_.end()) return;
-  for (const ServerLease& part : found->second.parts)
-    release_on_wire(part.lease);
-  leases_.erase(found);
-}
-
-void Core::release_on_wire(uint64_t server_lease) {
-  if (!session_.usable()) return;  // it goes with its session
-  if (!session_.send_urgent(session_.encoder().release(next_wire_op(), {server_lease}))) {
-    logf(LogLevel::kDebug, "client", "no room for RELEASE; the lease expires by itself");
-  }
 }
 
 void Core::give_piece(PieceSend* piece) {
@@ -417,10 +421,15 @@ bool Core::next_event(Event& out) {
 }
 
 void Core::finish(ClientOp& op, Event event) {
+  VARVE_ASSERT(event.op == op.id());
+  emit(std::move(event));
+  end(op);
+}
+
+void Core::end(ClientOp& op) {
   const auto found = ops_.find(op.id());
   VARVE_ASSERT(found != ops_.end());
   op.retire();
-  emit(std::move(event));
   reaper_.dead.push_back(std::move(found->second));
   ops_.erase(found);
   reactor_.make_ready(reaper_);
@@ -446,7 +455,7 @@ void Core::close() {
 bool Core::at_rest() const {
   const bool fenced = !closing_ || session_.quiet();
   return ops_.empty() && reaper_.dead.empty() && pieces_.used() == 0 &&
-         parity_scratch_.used() == 0 && rebuild_scratch_.used() == 0 && !holds_lease() && fenced;
+         parity_scratch_.used() == 0 && rebuild_scratch_.used() == 0 && leases_.empty() && fenced;
 }
 
 const ClientCounters& Core::counters() const {
@@ -500,7 +509,7 @@ void Core::on_urgent(const wire::Frame& frame) {
 // The answer to an op that has ended: what it grants has no owner here and goes back.
 void Core::on_stray(const wire::Frame& frame) {
   const auto* matched = std::get_if<wire::MatchedView>(&frame.body);
-  if (matched != nullptr && matched->body.lease != 0) release_on_wire(matched->body.lease);
+  if (matched != nullptr && matched->body.lease != 0) leases_.release_on_wire(matched->body.lease);
 }
 
 void Core::place_data(const wire::DataView& data, uint64_t op, uint32_t payload_bytes,
@@ -521,6 +530,7 @@ void Core::on_data(const wire::DataView& data, uint64_t op, uint32_t payload_byt
 
 void Core::on_tick() {
   register_formats();
+  renew_used_leases();
   wake_all();
 }
 

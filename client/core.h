@@ -1,9 +1,9 @@
 // Core: the client's ops, formats, regions, leases and events on one reactor (ClientCore's
 // implementation).
 //
-// Owns everything behind ClientCore. The ops (match.h, pull.h, push.h) reach the session, the
-// formats and the event queue through it. One thread; an op is freed only after its terminal event
-// was made (C2, C3).
+// Owns everything behind ClientCore. The ops (match.h, pull.h, push.h, renew.h, holds.h) reach the
+// session, the formats and the event queue through it. One thread; an op is freed only after its
+// terminal event was made (C2, C3).
 #pragma once
 
 #include <deque>
@@ -15,6 +15,7 @@
 
 #include "client/hedge.h"
 #include "client/layout.h"
+#include "client/lease.h"
 #include "client/pace.h"
 #include "client/scratch.h"
 #include "client/session.h"
@@ -62,19 +63,6 @@ struct ClientFormat {
   bool refusal_logged = false;  // once, however often the session comes back
 };
 
-struct ServerLease {
-  uint64_t lease = 0;
-  std::vector<uint64_t> ids;  // prefixes of what it covers, to find the part again
-};
-struct ClientLease {  // what one match was promised, over all its batches
-  std::vector<ServerLease> parts;
-  uint64_t boot_id = 0;
-  Nanos expires_ns = 0;
-  // The one server's lease that covers all of `ids` that any covers; the first one when none does
-  // (a pull of other ids), 0 when they lie in several.
-  uint64_t part_of(std::span<const BaseId> ids) const;
-};
-
 class Core;
 
 // What all ops share: identity, deadline, one terminal event. news() is noted, run() acts (rule
@@ -100,6 +88,7 @@ class ClientOp : public Task {
   virtual void on_lost(Status cause) = 0;  // the session is gone, its lanes fenced
   virtual void on_frame(const wire::Frame& frame) = 0;
   virtual void on_timer();  // the deadline, unless the op armed it for more
+  virtual uint64_t lease_in_use() const { return 0; }  // to be renewed while the op needs it
 
  protected:
   Event event(Event::Kind kind) const;
@@ -157,10 +146,14 @@ class Core final : public ClientCore, private SessionUser {
                                        std::span<const uint32_t> tokens) override;
   Result<OpId> match(MatchRequest request) override;
   Result<OpId> pull(PullRequest request) override;
+  Result<OpId> follow(FollowRequest request) override;
   Result<OpId> push(PushRequest request) override;
   Status push_layer(OpId op, uint32_t layer) override;
   void cancel(OpId op) override;
-  void release(uint64_t lease) override;
+  Result<OpId> renew(RenewRequest request) override;
+  void release(uint64_t lease) override { leases_.release(lease); }
+  Nanos lease_left_ns(uint64_t lease) const override { return leases_.left_ns(lease); }
+  Result<OpId> holds(HoldsRequest request) override;
   bool next_event(Event& out) override;
   void notify(Task& task) override { listener_ = &task; }
   bool done(OpId op) const override { return ops_.find(op) == ops_.end(); }
@@ -181,11 +174,7 @@ class Core final : public ClientCore, private SessionUser {
   enum class Hold : uint8_t { kTake, kGive };
   void hold_regions(const BoundLayout& layout, Hold hold);
   Pace& pace() { return pace_; }
-  uint64_t add_lease(ClientLease lease);
-  // The lease if it is still of this boot and not expired; else null.
-  const ClientLease* find_lease(uint64_t lease);
-  bool holds_lease() const;
-  void release_on_wire(uint64_t server_lease);
+  Leases& leases() { return leases_; }
   const ExtentTable& table(FormatId format, uint32_t rank);  // of the session's scheme
   PieceSend* take_piece() { return pieces_.take(); }
   void give_piece(PieceSend* piece);
@@ -204,6 +193,7 @@ class Core final : public ClientCore, private SessionUser {
   }
   // The terminal event: the op leaves the table and is freed at the end of this turn.
   void finish(ClientOp& op, Event event);
+  void end(ClientOp& op);  // the same of one that is no caller's
   uint64_t next_wire_op() { return ++last_wire_op_; }
   void route(uint64_t wire_op, ClientOp* op) { routes_[wire_op] = op; }
   void unroute(uint64_t wire_op) { routes_.erase(wire_op); }
@@ -224,7 +214,9 @@ class Core final : public ClientCore, private SessionUser {
   void log_refusal(ClientFormat& format);
   void on_stray(const wire::Frame& frame);
   void wake_all();
+  void renew_used_leases();
   Result<OpId> admit();
+  Result<OpId> begin_pull(PullRequest request, std::vector<Attempt> attempts);
   template <class OpType>
   OpId adopt(std::unique_ptr<OpType> op);
 
@@ -244,7 +236,7 @@ class Core final : public ClientCore, private SessionUser {
   std::vector<std::unique_ptr<Region>> regions_;
   std::map<OpId, std::unique_ptr<ClientOp>> ops_;
   std::map<uint64_t, ClientOp*> routes_;  // wire op -> op
-  std::map<uint64_t, ClientLease> leases_;
+  Leases leases_{*this};
   std::deque<Event> events_;
   Pool<PieceSend> pieces_;
   Scheme scheme_;  // of the newest session
@@ -255,7 +247,6 @@ class Core final : public ClientCore, private SessionUser {
   Reaper reaper_;
   OpId last_op_ = 0;
   uint64_t last_wire_op_ = 0;
-  uint64_t last_lease_ = 0;
   bool closing_ = false;
   Task* listener_ = nullptr;
   mutable ClientCounters counters_;

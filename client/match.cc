@@ -85,12 +85,14 @@ void ClientMatchOp::take(const wire::MatchedView& answer) {
     if (lease_.parts.empty()) {
       lease_.boot_id = body.boot_id;
       lease_.expires_ns = kNever;
+      lease_.lease_ms = ~0u;
     }
     ServerLease part{body.lease, {}};
     for (uint32_t i = 0; i < body.n_blocks; ++i) {
       part.ids.push_back(request_.ids[asked_ + i].prefix64());
     }
     lease_.parts.push_back(std::move(part));
+    lease_.lease_ms = std::min(lease_.lease_ms, body.lease_ms);
     // Counted from the question: never later than the daemon counts.
     lease_.expires_ns = std::min(lease_.expires_ns, asked_ns_ + body.lease_ms * kMillisecond);
   }
@@ -135,13 +137,12 @@ void ClientMatchOp::finish(Status status) {
   count.match_ids += request_.ids.size();
   if (!status.ok()) {
     for (const ServerLease& part : lease_.parts)
-      core_.release_on_wire(part.lease);
+      core_.leases().release_on_wire(part.lease);
     result_.n_blocks = 0;
     result_.tiers.clear();
   } else if (!lease_.parts.empty()) {
-    const Nanos now = core_.reactor().now_ns();
-    result_.lease_ns = lease_.expires_ns > now ? lease_.expires_ns - now : 0;
-    result_.lease = core_.add_lease(std::move(lease_));
+    result_.lease = core_.leases().add(std::move(lease_));
+    result_.lease_ns = core_.leases().left_ns(result_.lease);
   }
   count.hit_ids += result_.n_blocks;
   result_.status = status;

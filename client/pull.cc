@@ -6,13 +6,16 @@
 
 namespace varve {
 
-ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout layout)
+ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout layout,
+                           std::vector<Attempt> attempts)
     : ClientOp(core, op, request.tag, request.deadline_ns),
       request_(std::move(request)),
       layout_(std::move(layout)),
+      attempts_(std::move(attempts)),
       blocks_(request_.ids.size()),
       blocks_alive_(static_cast<uint32_t>(request_.ids.size())),
       rebuild_(*this) {
+  VARVE_ASSERT(attempts_.empty() || attempts_.size() == blocks_.size(), attempts_.size());
   core_.hold_regions(layout_, Core::Hold::kTake);
 }
 
@@ -55,7 +58,7 @@ void ClientPullOp::restart() {
     Block& block = blocks_[b];
     block.missing = extent_count_;
     // What was handed over is of one attempt; the rest must be of the same (I3).
-    if (next_layer_ == 0) block.attempt = Attempt();
+    if (next_layer_ == 0) block.attempt = is_follow() ? attempts_[b] : Attempt();
     if (block.code == Code::kOk) continue;
     for (uint32_t e = extent_first_; e < end; ++e)
       progress(b, e).settled = true;
@@ -69,7 +72,7 @@ void ClientPullOp::restart() {
       if (l >= layer_first && i < request_.layer_count) layer_missing_[i] += blocks_alive_;
     }
   }
-  pulled_ = false;
+  pulled_ = told_ = false;
   pulled_status_ = Status();
 }
 
@@ -110,18 +113,10 @@ bool ClientPullOp::ask() {
   // The first layer that is due soonest goes first.
   if (!take_slot(Pace::Kind::kPull, due_ns())) return false;
   restart();
-  wire::Pull body;
-  body.format = format->handle;
-  body.rank = request_.rank;
-  if (!name_lease(body)) return false;
-  body.deadline_ns = left_ns();
-  body.slack_ns = request_.slack_ns;
-  body.layer_ns = request_.layer_ns;
-  body.layer_first = request_.layer_first + next_layer_;
-  body.layer_count = request_.layer_count - next_layer_;
-  body.count = static_cast<uint32_t>(request_.ids.size());
   wire_op_ = core_.next_wire_op();
-  if (!session.send_urgent(session.encoder().pull(wire_op_, body, request_.ids))) {
+  const ConstByteSpan head = encode_ask();
+  if (head.empty()) return false;
+  if (!session.send_urgent(head)) {
     give_slot();
     forget();
     retry_later(Status::overloaded("the urgent lane is full"));
@@ -132,11 +127,44 @@ bool ClientPullOp::ask() {
   return true;
 }
 
+ConstByteSpan ClientPullOp::encode_ask() {
+  wire::Encoder& encoder = core_.session().encoder();
+  const auto count = static_cast<uint32_t>(request_.ids.size());
+  const uint32_t format = core_.find_format(request_.format)->handle;
+  const uint32_t layer_first = request_.layer_first + next_layer_;
+  const uint32_t layer_count = request_.layer_count - next_layer_;
+  if (is_follow()) {
+    std::vector<wire::FollowBlock> blocks(count);
+    for (uint32_t b = 0; b < count; ++b)
+      blocks[b] = {request_.ids[b], attempts_[b]};
+    const wire::Follow body{.format = format,
+                            .rank = request_.rank,
+                            .deadline_ns = left_ns(),
+                            .slack_ns = request_.slack_ns,
+                            .layer_ns = request_.layer_ns,
+                            .layer_first = layer_first,
+                            .layer_count = layer_count,
+                            .count = count};
+    return encoder.follow(wire_op_, body, blocks);
+  }
+  wire::Pull body{.format = format,
+                  .rank = request_.rank,
+                  .deadline_ns = left_ns(),
+                  .slack_ns = request_.slack_ns,
+                  .layer_ns = request_.layer_ns,
+                  .layer_first = layer_first,
+                  .layer_count = layer_count,
+                  .count = count};
+  if (!name_lease(body)) return {};
+  return encoder.pull(wire_op_, body, request_.ids);
+}
+
 bool ClientPullOp::name_lease(wire::Pull& body) {
   // A lease goes with its session; what is asked once more is best effort.
   if (request_.lease == 0 || resent_) return true;
-  const ClientLease* lease = core_.find_lease(request_.lease);
+  const ClientLease* lease = core_.leases().find(request_.lease);
   if (lease == nullptr) {
+    ++core_.count().lapsed_leases;
     cancel(Status::timed_out("the lease expired or is of an earlier boot"));
     return false;
   }
@@ -152,8 +180,15 @@ bool ClientPullOp::fits(const wire::Data& data, uint32_t payload_bytes) {
   const Progress& at = progress(data.block, data.extent);
   const ExtentEntry& entry = data.entry;
   return entry.stored_bytes == spec.bytes && entry.decoded_bytes == spec.bytes &&
-         data.offset == at.received && payload_bytes <= spec.bytes - at.received &&
-         !data.attempt.is_none() && blocks_[data.block].attempt == data.attempt;
+         data.offset == at.received && payload_bytes <= spec.bytes - at.received;
+}
+
+// One attempt of a block, the first that came or the one that is followed (I3).
+Code ClientPullOp::check_attempt(uint32_t block, const Attempt& attempt) {
+  Block& b = blocks_[block];
+  if (b.attempt.is_none()) b.attempt = attempt;
+  if (!attempt.is_none() && b.attempt == attempt) return Code::kOk;
+  return is_follow() ? Code::kUnavailable : Code::kCorrupt;
 }
 
 void ClientPullOp::place(uint64_t op, const wire::Data& data, uint32_t payload_bytes,
@@ -166,13 +201,13 @@ void ClientPullOp::place(uint64_t op, const wire::Data& data, uint32_t payload_b
   }
   if (data.block >= blocks_.size()) return cancel(Status::invalid("DATA of a block not asked for"));
   if (!in_range(data.extent)) return fail_block(data.block, Code::kInvalid);
-  Block& block = blocks_[data.block];
-  if (block.code != Code::kOk) return;
+  if (blocks_[data.block].code != Code::kOk) return;
   const bool raw = data.entry.codec == static_cast<uint8_t>(CodecId::kRaw);
   if (!raw) return fail_block(data.block, Code::kUnsupported);
   Progress& at = progress(data.block, data.extent);
   if (at.closed) return;  // it was rebuilt, or will be (I8)
-  if (block.attempt.is_none()) block.attempt = data.attempt;
+  const Code other = check_attempt(data.block, data.attempt);
+  if (other != Code::kOk) return fail_block(data.block, other);
   // Two receives into one extent at a time could change what was verified.
   if (at.receiving || !fits(data, payload_bytes)) return fail_block(data.block, Code::kCorrupt);
   const ExtentSpec& spec = table().extents[data.extent];
@@ -370,7 +405,8 @@ void ClientPullOp::take_lost(const wire::LostView& view) {
       Progress& at = progress(row.block, row.extent);
       at.late = true;
       at.closed = row.state == wire::LostState::kLost;
-      rebuild_.take(row);
+      // One extent of a follow is not FENCED before all of it ended: a hedge could not win.
+      if (at.closed || !is_follow()) rebuild_.take(row);
     }
   }
   wake();
@@ -381,12 +417,11 @@ Code ClientPullOp::check_row(const wire::LostExtent& row) {
   if (!in_range(row.extent)) return Code::kInvalid;
   const ExtentEntry& entry = row.entry;
   if (entry.codec != static_cast<uint8_t>(CodecId::kRaw)) return Code::kUnsupported;
-  Block& block = blocks_[row.block];
-  if (block.attempt.is_none()) block.attempt = row.attempt;
+  const Code other = check_attempt(row.block, row.attempt);
+  if (other != Code::kOk) return other;
   const uint32_t bytes = table().extents[row.extent].bytes;
   const bool fits = entry.stored_bytes == bytes && entry.decoded_bytes == bytes &&
-                    entry.stripe == table().stripe_at(row.extent) && !row.attempt.is_none() &&
-                    row.attempt == block.attempt;
+                    entry.stripe == table().stripe_at(row.extent);
   return fits ? Code::kOk : Code::kCorrupt;
 }
 
@@ -402,7 +437,7 @@ bool ClientPullOp::send_wants(uint64_t wire_op, std::span<const uint32_t> blocks
   body.format = core_.find_format(request_.format)->handle;
   body.rank = request_.rank;
   const ClientLease* lease =
-      request_.lease == 0 || resent_ ? nullptr : core_.find_lease(request_.lease);
+      request_.lease == 0 || resent_ ? nullptr : core_.leases().find(request_.lease);
   if (lease != nullptr) {
     body.lease = lease->part_of(ids);
     body.boot_id = lease->boot_id;
@@ -433,6 +468,7 @@ void ClientPullOp::take_pulled(const wire::PulledView& answer) {
   if (answer.codes.size() != blocks_.size() && !whole_refusal) {
     return cancel(Status::invalid("PULLED does not fit the pull"));
   }
+  told_ = !whole_refusal;
   for (uint32_t i = 0; i < answer.codes.size(); ++i) {
     const uint8_t c = answer.codes[i];
     if (c != 0) fail_block(i, c < kCodeCount ? static_cast<Code>(c) : Code::kInternal);
@@ -462,11 +498,13 @@ void ClientPullOp::on_lost(Status cause) {
     return wake();
   }
   announce_layers();
-  if (stop_.ok() && (extents_missing_ == 0 || complete())) {  // only PULLED was still on its way
+  const bool all_here = extents_missing_ == 0 && !is_follow();  // only PULLED was on its way
+  if (stop_.ok() && (all_here || complete())) {
     pulled_ = true;
     return wake();
   }
-  if (resent_ || !stop_.ok()) {
+  // A follow that has all layers has nothing more to ask for, and will not learn how it ended.
+  if (resent_ || !stop_.ok() || next_layer_ == request_.layer_count) {
     if (stop_.ok()) stop_ = cause;
     stage_ = Stage::kFence;
     fenced_ = true;
@@ -494,19 +532,20 @@ void ClientPullOp::finish(Status status) {
   core_.unroute(wire_op_);
   rebuild_.end();
   core_.hold_regions(layout_, Core::Hold::kGive);  // from here on nothing touches it (C2)
-  Event e = event(Event::Kind::kPulled);
+  Event e = event(is_follow() ? Event::Kind::kFollowed : Event::Kind::kPulled);
   ClientCounters& count = core_.count();
-  ++count.pulls;
+  ++(is_follow() ? count.follows : count.pulls);
   for (const Block& block : blocks_) {
     Code code = block.code;
-    if (code == Code::kOk && block.missing > 0) {
+    // Of what is followed nothing counts before the daemon said how it ended (C5).
+    if (code == Code::kOk && (block.missing > 0 || (is_follow() && !told_))) {
       code = status.ok() ? Code::kInternal : status.code();
       ++count.failed_blocks;
     }
-    if (code == Code::kOk) ++count.pulled_blocks;
+    if (code == Code::kOk) ++(is_follow() ? count.followed_blocks : count.pulled_blocks);
     e.codes.push_back(code);
   }
-  count.pulled_bytes += bytes_;
+  (is_follow() ? count.followed_bytes : count.pulled_bytes) += bytes_;
   e.status = status;
   e.bytes = bytes_;
   e.first_layer_ns = first_layer_ns_;

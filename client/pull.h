@@ -7,6 +7,9 @@
 // session is asked once more, from the first layer that was not handed over. Extents that the
 // daemon says are lost or late are rebuilt (rebuild.h); a pull ends only when each has arrived or
 // its block has failed.
+//
+// A follow is the same, asked with FOLLOW: of each block one attempt, named from the start, and
+// nothing else. That all of it is here says nothing yet: only PULLED says that it was committed.
 #pragma once
 
 #include "client/core.h"
@@ -16,12 +19,15 @@ namespace varve {
 
 class ClientPullOp final : public ClientOp {
  public:
-  ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout layout);
+  // `attempts`: of each block, for a follow; none for a pull.
+  ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout layout,
+               std::vector<Attempt> attempts);
   void run() override;
   const char* name() const override { return "client.pull"; }
   void on_lost(Status cause) override;
   void on_frame(const wire::Frame& frame) override;
   void on_timer() override;
+  uint64_t lease_in_use() const override { return resent_ ? 0 : request_.lease; }
   void place(uint64_t op, const wire::Data& data, uint32_t payload_bytes, ByteSpan bounce,
              Placement& where);
   void on_data(uint64_t op, const wire::Data& data, uint32_t payload_bytes, const Placement& where);
@@ -61,8 +67,11 @@ class ClientPullOp final : public ClientOp {
     Attempt attempt;
   };
   bool ask();
+  ConstByteSpan encode_ask();  // empty: it was cancelled
   void ask_again(Status refused);
   bool name_lease(wire::Pull& body);
+  bool is_follow() const { return !attempts_.empty(); }
+  Code check_attempt(uint32_t block, const Attempt& attempt);
   void forget();
   void restart();
   bool fits(const wire::Data& data, uint32_t payload_bytes);
@@ -88,6 +97,7 @@ class ClientPullOp final : public ClientOp {
 
   PullRequest request_;
   BoundLayout layout_;
+  std::vector<Attempt> attempts_;       // that a follow named
   const ExtentTable* table_ = nullptr;  // of the session that was asked last
   Stage stage_ = Stage::kAsk;
   uint32_t extent_first_ = 0, extent_count_ = 0;
@@ -100,6 +110,7 @@ class ClientPullOp final : public ClientOp {
   uint64_t wire_op_ = 0;
   Rebuild rebuild_;
   bool resent_ = false, pulled_ = false, fenced_ = false;
+  bool told_ = false;  // by PULLED, of each block how it ended
   Status pulled_status_;
   Nanos first_layer_ns_ = 0;
   uint64_t bytes_ = 0;

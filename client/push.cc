@@ -262,10 +262,13 @@ void ClientPushOp::announce() {
   if (!news_) return;
   news_ = false;
   Event e = event(Event::Kind::kReserved);
-  for (const Block& block : blocks_) {
+  for (uint32_t i = 0; i < blocks_.size(); ++i) {
+    Block& block = blocks_[i];
     const bool granted = block.answer == Answer::kGranted;
     const bool final = block.answer == Answer::kFinal;
     e.codes.push_back(granted ? Code::kOk : final ? block.code : Code::kOverloaded);
+    if (granted && !block.told) e.granted.push_back({request_.ids[i], block.attempt});
+    block.told |= granted;
   }
   core_.emit(std::move(e));
 }

@@ -49,6 +49,7 @@ class ClientPushOp final : public ClientOp {
     bool settled = false;     // its end is known
     bool committing = false;  // COMMIT was sent
     bool exists = false;      // somebody else's bytes are there already
+    bool told = false;        // a kReserved named its attempt
     Nanos not_before_ns = 0;  // refused or busy: the pause before it is asked for again
     Attempt attempt;
     std::vector<ExtentEntry> entries;

@@ -21,6 +21,8 @@ bool is_expected(wire::FrameType type, wire::LaneKind lane) {
     case wire::FrameType::kFormatOk:
     case wire::FrameType::kMatched:
     case wire::FrameType::kReleased:
+    case wire::FrameType::kRenewed:
+    case wire::FrameType::kHeld:
     case wire::FrameType::kReserved:
     case wire::FrameType::kCommitted:
     case wire::FrameType::kAborted:

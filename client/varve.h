@@ -7,7 +7,7 @@
 // Units: bytes, nanoseconds (durations), tokens are u32. Errors: Status for the call, Code per
 // block. No exceptions. Data operations never fail the process: a lost daemon is kUnavailable on
 // the op, the session reconnects in the background, match answers zero blocks meanwhile (a miss
-// with its reason). A match or pull whose session is lost under way is asked once more.
+// with its reason). A match, pull or follow whose session is lost under way is asked once more.
 // Invariants:
 //   C1 a delivered layer has been verified, every byte (I1).
 //   C2 after quiesce(op) returned, or after the op's terminal event, nothing touches the caller's
@@ -15,17 +15,23 @@
 //   C3 every op ends with exactly one terminal event within its deadline + fence_ns_max; a deadline
 //      counts as at most a day.
 //   C4 layers of a pull are completed in order.
+//   C5 a block that is followed counts only once its follow said kOk: what came of it before is
+//      verified, but nothing that was stored.
 // Pace. The daemon names its limits when it greets (pulls and attempts of a session); ops beyond
 // them wait in the client, not at the daemon: pulls in order of when their first layer is due, the
 // others in order of submission. What the daemon refuses for now (overloaded, quota) or finds busy
 // is asked again after 1 ms, doubling up to 100 ms, until the op's deadline. A deadline thus counts
 // from the submit, the wait in line included.
+// Leases. A lease lasts as long as its match said (lease_ns) or its last renew, and ends with its
+// session. While a pull that names it is in the client it is renewed by itself, for as long as
+// before, whenever half of that has passed; of 100 ms and longer, so that there is time for it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "common/base/base.h"
@@ -123,6 +129,52 @@ struct PushRequest {
   uint64_t tag = 0;
 };
 
+// One block of a push under way: what another process needs to follow it. 48 bytes as they lie in
+// memory (little-endian), to be handed over by whatever way the two have; good for the daemon that
+// granted it.
+struct FollowTag {
+  BaseId id;
+  Attempt attempt;
+  bool operator==(const FollowTag&) const = default;
+};
+static_assert(sizeof(FollowTag) == 48 && std::is_trivially_copyable_v<FollowTag>);
+// A pull of what somebody still pushes: each layer comes as soon as it was pushed, in order. All
+// rules of a pull hold, but that what is only late is waited for, never asked for otherwise. Its
+// end says how the push of each block ended, and only kOk counts (C5).
+struct FollowRequest {
+  FormatId format = 0;
+  uint32_t rank = 0;
+  std::vector<FollowTag> blocks;              // 1 .. wire::kIdsMax; from Event::granted of the push
+  std::vector<uint32_t> slots;                // per block: slot in `layout`
+  const Layout* layout = nullptr;             // outlives the op; as of a pull
+  uint32_t layer_first = 0, layer_count = 0;  // 0 = all from layer_first
+  Nanos deadline_ns = 30 * kSecond;
+  Nanos slack_ns = 0;  // as of a pull
+  Nanos layer_ns = 0;
+  uint64_t tag = 0;
+};
+// The lease lasts `lease_ms` from now, sooner or later than before; the daemon caps it.
+struct RenewRequest {
+  uint64_t lease = 0;     // from the event of a match
+  uint32_t lease_ms = 0;  // at least 1
+  Nanos deadline_ns = 1 * kSecond;
+  uint64_t tag = 0;
+};
+struct HoldsRequest {
+  Nanos deadline_ns = 5 * kSecond;
+  uint64_t tag = 0;
+};
+// What a session of the daemon, any client's, keeps from being evicted, or reserved.
+struct HoldRow {
+  uint64_t session = 0;
+  uint64_t number = 0;  // rises over all holds of a boot
+  std::string name;     // of the client, its first 48 bytes as it gave them: escape before showing
+  wire::HoldKind kind = wire::HoldKind::kLease;
+  Nanos age_ns = 0, left_ns = 0;  // left 0: it is ending
+  uint64_t bytes = 0;
+  uint32_t blocks = 0;
+};
+
 struct Event {
   enum class Kind : uint8_t {
     kMatched,  // terminal of match
@@ -130,9 +182,17 @@ struct Event {
     // wanted, kCancelled exists already, kOverloaded no final answer yet (it waits its turn or is
     // asked for again), else why not. Layers need not wait for it.
     kReserved,
-    kLayer,   // pull: layer `layer` of every block whose code is still kOk is in place, verified
+    // pull, follow: layer `layer` of every block whose code is still kOk is in place, verified
+    kLayer,
     kPulled,  // terminal: codes[] per block
     kPushed,  // terminal: codes[] per block (kOk: acknowledged as asked, or existed)
+    // Terminal of follow: codes[] per block: kOk committed, and all of it is here; kCancelled its
+    // push was aborted or its commit failed; kTimedOut its push did not end in its time;
+    // kUnavailable no such attempt there (it ended before, or the block is another's); others as of
+    // a pull. When the op itself ends early, the code of `status`: how the pushes ended is unknown.
+    kFollowed,
+    kRenewed,  // terminal: lease_ns; kTimedOut: the lease is over, nothing of it is held any more
+    kHolds,    // terminal: holds[]
   };
   Kind kind = Kind::kMatched;
   OpId op = 0;
@@ -144,7 +204,9 @@ struct Event {
   Status status;
   uint32_t layer = 0;
   std::vector<Code> codes;
-  // match
+  std::vector<FollowTag> granted;  // kReserved: those granted since the last one of this op
+  std::vector<HoldRow> holds;      // in order of their numbers
+  // match; lease_ns of renew too
   uint32_t n_blocks = 0;
   uint64_t lease = 0;
   Nanos lease_ns = 0;
@@ -161,6 +223,8 @@ enum class SessionState : uint8_t { kConnecting, kReady, kWaiting, kClosed };
 struct ClientCounters {
   uint64_t matches = 0, match_ids = 0, hit_ids = 0;
   uint64_t pulls = 0, pulled_blocks = 0, pulled_bytes = 0, failed_blocks = 0, corrupt_extents = 0;
+  uint64_t follows = 0, followed_blocks = 0, followed_bytes = 0;  // blocks: kOk; not among pulled_*
+  uint64_t renewed_leases = 0, lapsed_leases = 0;  // by request or itself; found to be over
   uint64_t pushes = 0, pushed_blocks = 0, pushed_bytes = 0, existing_blocks = 0, refused_blocks = 0;
   uint64_t parity_bytes = 0;                        // sent besides pushed_bytes
   uint64_t parity_waits = 0;                        // pushes that found parity_scratch_bytes full
@@ -197,13 +261,19 @@ class ClientCore {
 
   virtual Result<OpId> match(MatchRequest request) = 0;
   virtual Result<OpId> pull(PullRequest request) = 0;
+  virtual Result<OpId> follow(FollowRequest request) = 0;
   virtual Result<OpId> push(PushRequest request) = 0;  // reserves; then layers:
   // The bytes of `layer` of all blocks are final: they leave now. Any order; kEvery = all layers.
   static constexpr uint32_t kEveryLayer = ~0u;
   virtual Status push_layer(OpId op, uint32_t layer) = 0;
   // After the last layer the op commits by itself. Abort: terminal event kCancelled.
   virtual void cancel(OpId op) = 0;
+  virtual Result<OpId> renew(RenewRequest request) = 0;
   virtual void release(uint64_t lease) = 0;
+  virtual Nanos lease_left_ns(uint64_t lease) const = 0;  // 0: it is over, or none of ours
+  // What all sessions of the daemon hold: for tools. Not in one instant: what began or ended
+  // meanwhile may be missing.
+  virtual Result<OpId> holds(HoldsRequest request) = 0;
 
   virtual bool next_event(Event& out) = 0;  // false: none
   // `task` is made ready whenever there is an event, a new state, or rest.
@@ -233,11 +303,15 @@ class Client {
                                                std::span<const uint32_t> tokens) = 0;
   virtual Result<OpId> match(MatchRequest request) = 0;
   virtual Result<OpId> pull(PullRequest request) = 0;
+  virtual Result<OpId> follow(FollowRequest request) = 0;
   virtual Result<OpId> push(PushRequest request) = 0;
   virtual Status push_layer(OpId op, uint32_t layer) = 0;
   virtual void cancel(OpId op) = 0;
   virtual Status quiesce(OpId op, Nanos timeout_ns) = 0;  // blocks; C2
+  virtual Result<OpId> renew(RenewRequest request) = 0;
   virtual void release(uint64_t lease) = 0;
+  virtual Nanos lease_left_ns(uint64_t lease) const = 0;
+  virtual Result<OpId> holds(HoldsRequest request) = 0;
 
   virtual int event_fd() const = 0;  // readable when poll() has something
   virtual bool poll(Event& out) = 0;

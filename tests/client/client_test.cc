@@ -207,6 +207,44 @@ TEST_F(ClientTest, WhatIsPushedIsMatchedAndPulled) {
   EXPECT_EQ(counters.connects, 1u);
 }
 
+// The calls of the thread's client reach the core's: each once, with its own terminal event.
+TEST_F(ClientTest, WhatIsPushedIsFollowedRenewedAndListed) {
+  DaemonThread daemon;
+  open_ready(daemon);
+  const OpId push = *client_->push(push_of(0, 2));
+  Event event;
+  do {
+    ASSERT_TRUE(wait_readable());
+  } while (!client_->poll(event));
+  ASSERT_EQ(event.granted.size(), 2u);
+  FollowRequest follow;
+  follow.format = format_id_;
+  follow.blocks = event.granted;
+  follow.slots = {2, 3};
+  follow.layout = &layout_;
+  const OpId op = *client_->follow(follow);
+  EXPECT_TRUE(client_->push_layer(push, ClientCore::kEveryLayer).ok());
+  auto ended = client_->wait(op, kLong);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->kind, Event::Kind::kFollowed);
+  EXPECT_EQ(ended->codes, std::vector<Code>(2, Code::kOk));
+  ASSERT_TRUE(client_->wait(push, kLong).has_value());
+  MatchRequest match = match_of(0, 2);
+  match.lease_ms = 20000;
+  ended = client_->wait(*client_->match(match), kLong);
+  ASSERT_TRUE(ended.has_value() && ended->lease != 0);
+  const uint64_t lease = ended->lease;
+  ended = client_->wait(*client_->renew({lease, 40000, kLong, 0}), kLong);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_TRUE(ended->status.ok());
+  EXPECT_GT(client_->lease_left_ns(lease), 20 * kSecond);
+  daemon.call([](ScriptedDaemon& d) { d.holds.resize(1, wire::Hold{.hold = 1}); });
+  ended = client_->wait(*client_->holds({kLong, 0}), kLong);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->holds.size(), 1u);
+  EXPECT_EQ(client_->counters().followed_blocks, 2u);
+}
+
 TEST_F(ClientTest, TheDescriptorIsReadableExactlyWhilePollAnswers) {
   DaemonThread daemon;
   put(daemon, 4);

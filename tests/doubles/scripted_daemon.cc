@@ -184,7 +184,10 @@ void ScriptedDaemon::pump(Lane& lane) {
 }
 
 ExtentEntry ScriptedDaemon::entry_of(const BlockId& id, uint32_t extent) const {
-  const Stored& stored = store_.at(id);
+  return entry_of(id, store_.at(id), extent);
+}
+
+ExtentEntry ScriptedDaemon::entry_of(const BlockId& id, const Stored& stored, uint32_t extent) {
   const auto& bytes = stored.extents.at(extent);
   ExtentEntry entry;
   entry.stored_bytes = entry.decoded_bytes = static_cast<uint32_t>(bytes.size());
@@ -223,8 +226,17 @@ void ScriptedDaemon::send_lost(uint64_t op, const wire::LostExtent& row) {
 
 void ScriptedDaemon::send_extent(uint32_t lane, uint64_t op, const BlockId& id, uint32_t block,
                                  uint32_t extent) {
-  wire::Data data = data_of(id, block, extent);
-  const ConstByteSpan bytes = store_.at(id).extents[extent];
+  send_extent(lane, op, id, store_.at(id), block, extent);
+}
+
+void ScriptedDaemon::send_extent(uint32_t lane, uint64_t op, const BlockId& id,
+                                 const Stored& stored, uint32_t block, uint32_t extent) {
+  wire::Data data;
+  data.block = block;
+  data.extent = extent;
+  data.attempt = stored.attempt;
+  data.entry = entry_of(id, stored, extent);
+  const ConstByteSpan bytes = stored.extents[extent];
   for (size_t at = 0; at < bytes.size(); at += options_.piece_bytes) {
     data.offset = static_cast<uint32_t>(at);
     send_data(lane, op, data,
@@ -239,6 +251,7 @@ void ScriptedDaemon::send_data(uint32_t lane, uint64_t op, const wire::Data& dat
 
 void ScriptedDaemon::close_session(uint64_t session) {
   std::erase_if(reserved_, [session](const auto& r) { return r.second.session == session; });
+  followings_.clear();
   for (const auto& l : lanes_) {
     if (l->open && l->session == session && !l->link->closing()) {
       l->link->close(Status::unavailable("the session is over"));
@@ -297,6 +310,12 @@ void ScriptedDaemon::on_frame(Lane& lane, Received received) {
       return answer_pull(copy);
     case wire::FrameType::kCancel:
       return on_cancel(copy);
+    case wire::FrameType::kRenew:
+      return on_renew(copy);
+    case wire::FrameType::kHolds:
+      return on_holds(copy);
+    case wire::FrameType::kFollow:
+      return on_follow(copy);
     case wire::FrameType::kRelease:
       leases_.erase(std::get<wire::ReleaseView>(copy.frame().body).body.lease);
       return send(0, encoder_.released(copy.op, {}));
@@ -428,6 +447,7 @@ void ScriptedDaemon::on_extent(const Received& received) {
   VARVE_ASSERT(body.offset + received.payload.size() <= bytes.size());
   std::memcpy(bytes.data() + body.offset, received.payload.data(), received.payload.size());
   r.received[body.extent] += received.payload_bytes;
+  feed_followers();
 }
 
 void ScriptedDaemon::on_commit(const Received& received) {
@@ -458,6 +478,7 @@ void ScriptedDaemon::on_commit(const Received& received) {
   if (sound) store_[r.id] = std::move(r.stored);
   reserved_.erase(found);
   send(0, encoder_.committed(received.op, committed));
+  feed_followers();
 }
 
 void ScriptedDaemon::on_abort(const Received& received) {
@@ -467,6 +488,7 @@ void ScriptedDaemon::on_abort(const Received& received) {
   aborted.index = body.index;
   aborted.attempt = body.attempt;
   send(0, encoder_.aborted(received.op, aborted));
+  feed_followers();
 }
 
 // Layer-major, or the wants in their order.
@@ -530,8 +552,33 @@ void ScriptedDaemon::on_cancel(const Received& received) {
   }
   if (whole) {
     std::erase_if(reserved_, [&](const auto& r) { return r.second.op == body.target_op; });
+    std::erase_if(followings_, [&](const auto& f) { return f.op == body.target_op; });
   }
   send(0, encoder_.fenced(received.op, wire::Fenced{body.target_op, body.block, body.extent}));
+  feed_followers();
+}
+
+void ScriptedDaemon::on_renew(const Received& received) {
+  const auto body = std::get<wire::RenewView>(received.frame().body).body;
+  wire::Renewed renewed;
+  renewed.lease_ms = std::min(body.lease_ms, options_.lease_ms_max);
+  if (leases_.count(body.lease) == 0) renewed.code = static_cast<uint8_t>(Code::kTimedOut);
+  send(0, encoder_.renewed(received.op, renewed));
+}
+
+void ScriptedDaemon::on_holds(const Received& received) {
+  const uint64_t cursor = std::get<wire::HoldsView>(received.frame().body).body.cursor;
+  wire::Held held;
+  std::vector<wire::Hold> rows;
+  for (const wire::Hold& hold : holds) {
+    if (hold.hold < cursor) continue;
+    if (rows.size() == holds_page) {
+      held.cursor = rows.back().hold + 1;
+      break;
+    }
+    rows.push_back(hold);
+  }
+  send(0, encoder_.held(received.op, held, rows));
 }
 
 }  // namespace varve

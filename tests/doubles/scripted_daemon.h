@@ -1,15 +1,16 @@
 // ScriptedDaemon: the daemon's side of the wire for client tests, over any Fabric.
 //
 // By itself it answers like a daemon with a small store in memory: handshake, formats, match, push,
-// pull, cancel. A test's hook sees each frame first and may take it; the test then speaks for the
-// daemon with the senders below. Everything that came is in log(), in order of arrival. One
-// reactor, one thread.
+// pull, follow, cancel, leases without an end. A test's hook sees each frame first and may take it;
+// the test then speaks for the daemon with the senders below. Everything that came is in log(), in
+// order of arrival. One reactor, one thread.
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -70,7 +71,10 @@ class ScriptedDaemon final : private ListenerUser {
   // Extents that a pull is told of instead: gone, or late and not sent until send_extent().
   using Extents = std::set<std::pair<BlockId, uint32_t>>;
   Extents lost, late;
-  const std::set<uint64_t>& leases() const { return leases_; }
+  std::set<uint64_t>& leases() { return leases_; }
+  std::vector<wire::Hold> holds;  // what HOLDS lists, by rising number
+  uint32_t holds_page = 100;
+  void end_reservations(Code code);  // all of them; followers are told `code`
   size_t reservations() const { return reserved_.size(); }
   size_t reservations_most() const { return reserved_most_; }  // at a time, so far
 
@@ -85,11 +89,14 @@ class ScriptedDaemon final : private ListenerUser {
   void send(uint32_t lane, ConstByteSpan head, ConstByteSpan payload = {});
   // The entry is right for the extent unless the test changes it.
   ExtentEntry entry_of(const BlockId& id, uint32_t extent) const;
+  static ExtentEntry entry_of(const BlockId& id, const Stored& stored, uint32_t extent);
   wire::LostExtent lost_of(const BlockId& id, uint32_t block, uint32_t extent,
                            wire::LostState state) const;
   void send_lost(uint64_t op, const wire::LostExtent& row);
   // All DATA frames of one extent; those of one that a test asks about by hand.
   void send_extent(uint32_t lane, uint64_t op, const BlockId& id, uint32_t block, uint32_t extent);
+  void send_extent(uint32_t lane, uint64_t op, const BlockId& id, const Stored& stored,
+                   uint32_t block, uint32_t extent);
   // One DATA frame; the entry is right for `bytes` of `extent` unless the test changes `data`.
   wire::Data data_of(const BlockId& id, uint32_t block, uint32_t extent) const;
   void send_data(uint32_t lane, uint64_t op, const wire::Data& data, ConstByteSpan payload);
@@ -110,6 +117,14 @@ class ScriptedDaemon final : private ListenerUser {
     Stored stored;
     std::vector<uint32_t> received;
   };
+  // One FOLLOW; `next` extent of each block, a code once it is over.
+  struct Following {
+    uint64_t op = 0;
+    uint32_t rank = 0, extent_end = 0;
+    std::vector<wire::FollowBlock> blocks;
+    std::vector<uint32_t> next;
+    std::vector<std::optional<Code>> codes;
+  };
   void on_accepted(std::unique_ptr<Link> link) override;
   void on_frame(Lane& lane, Received received);
   void on_hello(Lane& lane, const Received& received);
@@ -120,6 +135,11 @@ class ScriptedDaemon final : private ListenerUser {
   void on_commit(const Received& received);
   void on_abort(const Received& received);
   void on_cancel(const Received& received);
+  void on_renew(const Received& received);
+  void on_holds(const Received& received);
+  void on_follow(const Received& received);
+  void feed_followers();
+  bool feed(Following& following, uint32_t block);
   std::vector<wire::Want> wanted_by(const wire::PullView& pull) const;
   void push_out(Lane& lane, ConstByteSpan head, ConstByteSpan payload, bool then_close);
   void pump(Lane& lane);
@@ -138,6 +158,7 @@ class ScriptedDaemon final : private ListenerUser {
   std::vector<std::vector<ExtentTable>> tables_;
   std::map<BlockId, Stored> store_;
   std::map<std::pair<uint64_t, uint32_t>, Reserved> reserved_;  // (op, index)
+  std::vector<Following> followings_;
   std::set<uint64_t> leases_;
   size_t reserved_most_ = 0;
   uint64_t last_lease_ = 0, last_attempt_ = 0, credit_bytes_ = 0;

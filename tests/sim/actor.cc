@@ -208,6 +208,10 @@ void Actor::on_event(const Event& event) {
       return on_pulled(event);
     case Event::Kind::kPushed:
       return on_pushed(event);
+    case Event::Kind::kFollowed:
+    case Event::Kind::kRenewed:
+    case Event::Kind::kHolds:
+      return world_.expect(false, "an event of an op that was not begun");
   }
 }
 
