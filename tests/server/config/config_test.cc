@@ -102,6 +102,14 @@ TEST(Config, AllProblemsComeAtOnce) {
   EXPECT_EQ(config.problems().size(), 3u);
 }
 
+TEST(Config, ScrubWithoutAPauseIsForTests) {
+  ServerConfig config = good();
+  config.scrub_interval_s = 1;
+  EXPECT_FALSE(config.problems().empty());
+  config.testing = true;
+  EXPECT_TRUE(config.problems().empty());
+}
+
 TEST(Config, FaultsWithTheirConsentAreGood) {
   ServerConfig config = good();
   config.faults.volatile_cache = true;
