@@ -74,6 +74,8 @@ Result<uint32_t> Audit::leased(uint32_t kind, uint32_t first, uint32_t count) {
     for (uint32_t i = 0; i < matched.n_blocks; ++i) {
       if (codes[i] == Code::kOk) continue;
       gone[i].push_back(r);
+      const std::lock_guard<std::mutex> lock(world_.lock);
+      if (world_.book.excused(k.ids[first + i])) continue;
       ++counts_.broken_hits;
       broken(k.ids[first + i], code_name(codes[i]));
     }

@@ -1,6 +1,8 @@
 // Book: one page a block; each page moves between absent, promised and written off.
 #include "tools/ledger/book.h"
 
+#include <bit>
+
 namespace varve::ledger {
 
 const char* class_name(Class c) {
@@ -31,6 +33,21 @@ void Tally::merge(const Tally& other) {
   cached_lost += other.cached_lost;
   partial_gone += other.partial_gone;
   unanswered += other.unanswered;
+  within_kept += other.within_kept;
+  beyond_kept += other.beyond_kept;
+  beyond_gone += other.beyond_gone;
+}
+
+void Book::struck(uint32_t targets) {
+  for (auto& [block, page] : pages_)
+    page.hurt |= targets;
+}
+
+void Book::healed() {
+  for (auto& [block, page] : pages_) {
+    page.hurt = 0;
+    page.frail = false;
+  }
 }
 
 void Book::declare(const BaseId& base, uint32_t rank_count) {
@@ -60,6 +77,43 @@ void Book::acknowledge(const BlockId& block, bool durable) {
   page.durable |= durable;
   page.written_off = false;
   page.acknowledged_loop = loop_;
+  page.hurt = thin_;
+  page.frail = false;
+}
+
+void Book::confirm(const BlockId& block) {
+  Page& page = pages_[block];
+  VARVE_ASSERT(!page.finished.empty());
+  page.frail |= !page.durable;
+  page.acknowledged = page.durable = true;
+  page.written_off = false;
+  page.acknowledged_loop = loop_;
+}
+
+bool Book::beyond(const Page& page) const {
+  if (page.frail && page.hurt != 0) return true;
+  return static_cast<uint32_t>(std::popcount(page.hurt)) > budget_;
+}
+
+// Siblings are dropped together.
+bool Book::beyond(const BaseId& base) const {
+  const auto ranks = rank_counts_.find(base);
+  for (uint32_t r = 0; ranks != rank_counts_.end() && r < ranks->second; ++r) {
+    const auto page = pages_.find({base, r});
+    if (page != pages_.end() && beyond(page->second)) return true;
+  }
+  return false;
+}
+
+bool Book::excused(const BaseId& base) const {
+  if (beyond(base)) return true;
+  if (must_keep(base)) return false;
+  const auto ranks = rank_counts_.find(base);
+  for (uint32_t r = 0; ranks != rank_counts_.end() && r < ranks->second; ++r) {
+    const auto page = pages_.find({base, r});
+    if (page != pages_.end() && page->second.hurt != 0) return true;
+  }
+  return false;
 }
 
 bool Book::durable(const BlockId& block) const {
@@ -97,6 +151,9 @@ void Book::count(const BlockId& block, Class c) {
                      std::to_string(block.rank) + " in loop " + std::to_string(loop_);
   if (const auto page = pages_.find(block); page != pages_.end() && page->second.acknowledged) {
     text += ", acknowledged in loop " + std::to_string(page->second.acknowledged_loop);
+    if (page->second.hurt != 0) {
+      text += ", " + std::to_string(std::popcount(page->second.hurt)) + " targets hurt since";
+    }
     if (page->second.seen_loop) text += ", seen in loop " + std::to_string(*page->second.seen_loop);
   }
   findings_.push_back(std::move(text));
@@ -125,6 +182,7 @@ std::optional<Class> Book::found(const BlockId& block, std::optional<Salt> write
     ++tally_.unanswered;
     return std::nullopt;
   }
+  if (page.durable && page.hurt != 0) ++(beyond(page) ? tally_.beyond_kept : tally_.within_kept);
   count(block, Class::kIntact);
   return Class::kIntact;
 }
@@ -135,6 +193,7 @@ void Book::judge_bytes(const BlockId& block, std::optional<Salt> writer) {
 
 void Book::missing(const BaseId& base, const std::vector<uint32_t>& ranks, Room room) {
   const bool promised = must_keep(base);
+  const bool excused = beyond(base);
   for (const uint32_t rank : ranks) {
     const BlockId block{base, rank};
     const auto found = pages_.find(block);
@@ -142,6 +201,8 @@ void Book::missing(const BaseId& base, const std::vector<uint32_t>& ranks, Room 
     Page& page = found->second;
     if (room == Room::kTight) {
       count(block, Class::kEvicted);
+    } else if (promised && excused) {
+      ++tally_.beyond_gone;
     } else if (promised) {
       count(block, Class::kLost);
     } else if (page.durable) {
@@ -155,6 +216,10 @@ void Book::missing(const BaseId& base, const std::vector<uint32_t>& ranks, Room 
 
 void Book::granted_again(const BlockId& block, Room room) {
   if (room == Room::kTight || !must_keep(block.base)) return;
+  if (beyond(block.base)) {
+    ++tally_.beyond_gone;
+    return write_off(pages_[block]);
+  }
   count(block, Class::kLost);
   write_off(pages_[block]);
 }

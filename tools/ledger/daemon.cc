@@ -149,6 +149,19 @@ std::map<std::string, double> metric_sums(const std::string& text) {
   return sums;
 }
 
+std::map<std::string, double> metric_labels(const std::string& text, const std::string& name) {
+  std::map<std::string, double> values;
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const size_t end = line.rfind("} ");
+    if (line.rfind(name + "{", 0) != 0 || end == std::string::npos) continue;
+    const std::string labels = line.substr(name.size() + 1, end - name.size() - 1);
+    values[labels] = std::strtod(line.c_str() + end + 2, nullptr);
+  }
+  return values;
+}
+
 std::string complaint_in(const std::string& log) {
   std::istringstream lines(log);
   std::string line;

@@ -55,6 +55,8 @@ class Daemon {
 std::string ready_address(const std::string& text);
 // Sum over all labels of each metric in a Prometheus text.
 std::map<std::string, double> metric_sums(const std::string& text);
+// The values of one metric, by their labels as they stand there.
+std::map<std::string, double> metric_labels(const std::string& text, const std::string& name);
 // The first line of a log that says an assertion failed or a sanitizer spoke; empty = none.
 std::string complaint_in(const std::string& log);
 // Empty when it cannot be read.

@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <thread>
 
+#include "tools/ledger/harm.h"
+#include "tools/ledger/heal.h"
+
 namespace varve::ledger {
 
 namespace {
@@ -15,6 +18,8 @@ constexpr Nanos kRecoverTimeout = 30 * kSecond;
 constexpr Nanos kStopTimeout = 20 * kSecond;  // above the daemon's own bound of a drain
 constexpr const char* kUndrained = "exit 5";
 constexpr uint32_t kProgressEvery = 10;
+constexpr Nanos kHealTimeout = 30 * kSecond;
+constexpr const char* kRefusedExit = "exit 4";  // a target is refused
 
 std::string text_of(const Status& status) {
   return std::string(status.what()) + " (" + code_name(status.code()) + ")";
@@ -44,16 +49,17 @@ void Ledger::problem(const LoopPlan& plan, const std::string& text) {
 void Ledger::run() {
   LoopPlan plan;
   for (uint32_t loop = 0; loop < options_.loops && !failed(); ++loop) {
-    plan = plan_loop(options_.seed, loop);
+    plan = plan_loop(options_.plan, loop);
     if (plan.first_of_folder) {
       if (world_ && !closing_audit()) break;
       close_folder();
       if (failed()) break;
       open_folder(plan);
     }
-    if (!start(plan) || !settle(plan, plan.audited) || failed()) break;
+    if (!harm(plan) || !start(plan) || !settle(plan, plan.audited) || failed()) break;
     load(plan);
     ++totals_.loops;
+    ++totals_.schemes[plan.folder.scheme.text()];
     if ((loop + 1) % kProgressEvery == 0 || loop + 1 == options_.loops) progress(loop + 1);
   }
   if (world_ && !failed()) closing_audit();
@@ -71,6 +77,9 @@ void Ledger::open_folder(const LoopPlan& plan) {
   world_ = std::make_unique<World>();
   world_->room = plan.folder.room;
   world_->kinds = make_kinds(plan.folder.number, plan.folder.scale);
+  world_->book.budget(plan.folder.scheme.m);
+  damage_.emplace(plan.folder.targets, plan.folder.scheme);
+  life_ = {.data_dir = folder_, .mutant = options_.plan.mutant};
   ids_known_ = false;
   if (auditor_) return;  // the memory of the seats depends on shapes only, which are the same
   auditor_ = std::make_unique<Seat>(world_->kinds);
@@ -90,25 +99,71 @@ void Ledger::close_folder() {
     totals_.problems.push_back(finding);
   world_.reset();
   // The planted fault, caught as what it is, needs no looking at.
-  if (options_.mutant && passed(options_, totals_)) kept_.clear();
+  if (options_.plan.mutant != Mutant::kNone && passed(options_, totals_)) kept_.clear();
   if (!kept_.empty()) return;
   std::filesystem::remove_all(folder_);
   std::filesystem::remove(log_path_);
+}
+
+// What happens to the targets while nothing runs, and what the account may say of it.
+bool Ledger::harm(const LoopPlan& plan) {
+  life_.create_targets = false;
+  for (const Deed& deed : damage_->next(plan)) {
+    Status done;
+    if (deed.harm == Harm::kSwap) {
+      if (!must_refuse(plan, deed)) return false;
+    } else {
+      done = do_harm(folder_, deed, plan.folder.target_bytes);
+    }
+    if (!done.ok()) {
+      problem(plan, text_of(done));
+      return false;
+    }
+    life_.create_targets |= deed.by_daemon;
+    ++totals_.harms[static_cast<uint32_t>(deed.harm)];
+  }
+  world_->book.struck(damage_->struck());
+  if (!damage_->within()) ++totals_.harms_beyond;
+  return true;
+}
+
+// Targets in each other's place: the start ends with both names, and nothing was written.
+bool Ledger::must_refuse(const LoopPlan& plan, const Deed& swap) {
+  const size_t log_begin = read_text(log_path_).size();
+  Status status = swap_targets(folder_, swap);
+  const auto before = marks_of(folder_);
+  Daemon daemon({options_.varved, daemon_arguments(plan, life_), log_path_});
+  if (status.ok()) status = daemon.start();
+  if (status.ok() && daemon.wait_ready(kReadyTimeout).code() != Code::kUnavailable)
+    problem(plan, "varved takes targets that are in each other's place");
+  daemon.kill_now();
+  ++totals_.lives;
+  if (status.ok() && daemon.ending() != kRefusedExit)
+    problem(plan, "swapped targets ended varved with " + daemon.ending());
+  if (marks_of(folder_) != before) problem(plan, "varved wrote to targets that it refused");
+  const std::string said = read_text(log_path_).substr(log_begin);
+  const uint32_t first = std::min(swap.target, swap.other);
+  if (said.find(target_file(folder_, first) + ", is refused") == std::string::npos)
+    problem(plan, "varved does not name the targets that are in each other's place");
+  if (status.ok()) status = swap_targets(folder_, swap);
+  if (!status.ok()) problem(plan, text_of(status));
+  return !failed();
 }
 
 bool Ledger::start(const LoopPlan& plan) {
   if (shards_before_ != 0 && shards_before_ != plan.shards && !plan.first_of_folder)
     ++totals_.shards_changed;
   shards_before_ = plan.shards;
-  world_->book.at_loop(plan.loop);
-  const auto arguments = daemon_arguments(plan, folder_, options_.mutant);
+  world_->book.at_start(plan.loop, damage_->thin());
+  life_.scrub = damage_->rotten() != 0 && plan.audited && plan.heals;
+  const auto arguments = daemon_arguments(plan, life_);
   daemon_ = std::make_unique<Daemon>(DaemonOptions{options_.varved, arguments, log_path_});
   Status status = daemon_->start();
   ++totals_.lives;
   if (status.ok() && !plan.first_of_folder &&
-      plan_loop(options_.seed, plan.loop - 1).ending == Ending::kKillTwice) {
+      plan_loop(options_.plan, plan.loop - 1).ending == Ending::kKillTwice) {
     // The last life was cut short while this folder was being read: cut this one as well.
-    const uint32_t after = plan_loop(options_.seed, plan.loop - 1).second_kill_us;
+    const uint32_t after = plan_loop(options_.plan, plan.loop - 1).second_kill_us;
     std::this_thread::sleep_for(std::chrono::microseconds(after));
     if (!daemon_->running()) {
       problem(plan, "varved ended by itself while it started: " + daemon_->ending());
@@ -127,7 +182,7 @@ bool Ledger::start(const LoopPlan& plan) {
 }
 
 // Connects, waits for the recovery and audits, or leaves both to a later loop.
-bool Ledger::settle(const LoopPlan& plan, bool audit) {
+bool Ledger::settle(const LoopPlan& plan, bool audited) {
   Status status = auditor_->connect(daemon_->address(), world_->kinds);
   if (status.ok() && !ids_known_) {
     status = make_ids(auditor_->client(), world_->kinds);
@@ -137,26 +192,54 @@ bool Ledger::settle(const LoopPlan& plan, bool audit) {
         world_->book.declare(id, kind.format.rank_count());
     }
   }
-  if (status.ok() && audit) {
+  if (status.ok() && audited) {
     status = wait_recovered(*auditor_, *world_, kRecoverTimeout);
-    if (status.ok()) {
-      note_metrics();
-      Audit look(*world_, *auditor_);
-      status = look.run();
-      totals_.audit.merge(look.counts());
-      ++totals_.audits;
-      const AuditCounts& counts = look.counts();
-      if (counts.broken_hits + counts.broken_misses > 0) {
-        problem(plan, "match and pull disagree " +
-                          std::to_string(counts.broken_hits + counts.broken_misses) +
-                          " times, first " + counts.first_broken);
-      }
-    }
+    if (status.ok()) note_metrics();
+    if (status.ok()) status = audit(plan);
+    if (status.ok() && plan.heals) status = heal(plan);
   }
   auditor_->disconnect();
   if (!status.ok()) problem(plan, "the daemon cannot be asked: " + text_of(status));
   if (!daemon_->running()) problem(plan, "varved ended by itself: " + daemon_->ending());
   return status.ok();
+}
+
+Status Ledger::audit(const LoopPlan& plan) {
+  Audit look(*world_, *auditor_);
+  const Status status = look.run();
+  totals_.audit.merge(look.counts());
+  ++totals_.audits;
+  const AuditCounts& counts = look.counts();
+  if (counts.broken_hits + counts.broken_misses > 0) {
+    problem(plan, "match and pull disagree " +
+                      std::to_string(counts.broken_hits + counts.broken_misses) + " times, first " +
+                      counts.first_broken);
+  }
+  return status;
+}
+
+// Waits until everything that was hurt is whole, and looks at all of it once more: what is gone
+// by then was beyond the budget or is lost.
+Status Ledger::heal(const LoopPlan& plan) {
+  if (damage_->hurt() == 0 || !damage_->complete()) return Status();
+  if (options_.plan.mutant != Mutant::kRepair) {
+    const HealResult healed = wait_whole(folder_ + "/metrics.prom", *daemon_,
+                                         HealWatch(damage_->rotten(), plan.shards), kHealTimeout);
+    if (!healed.whole) {
+      ++(healed.no_room ? totals_.roomless : totals_.unhealed);
+      // A rotten catalog is read anew at the next start only.
+      if (!healed.no_room && world_->room == Room::kRoomy && damage_->rotten() == 0) {
+        problem(plan, "repair does not end: " + std::to_string(healed.thin_blocks) +
+                          " blocks lack a fragment");
+      }
+      return Status();
+    }
+    VARVE_RETURN_IF_ERROR(audit(plan));
+  }
+  damage_->healed();
+  world_->book.healed();
+  ++totals_.healed;
+  return Status();
 }
 
 void Ledger::load(const LoopPlan& plan) {
@@ -211,7 +294,7 @@ void Ledger::end(const LoopPlan& plan) {
 
 // What the last kill of a folder did is seen by one more life.
 bool Ledger::closing_audit() {
-  LoopPlan plan = plan_loop(options_.seed, static_cast<uint32_t>(totals_.loops) - 1);
+  LoopPlan plan = plan_loop(options_.plan, static_cast<uint32_t>(totals_.loops) - 1);
   plan.first_of_folder = false;
   ++plan.loop;  // what comes after the last
   const bool good = start(plan) && settle(plan, true) && !failed();

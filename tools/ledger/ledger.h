@@ -1,28 +1,31 @@
 // ledger: kills the real daemon again and again and accounts for every acknowledged block.
 //
-// Owns: the run, which starts a life of varved, waits for its recovery, audits, loads, kills, and
-// adds everything up; what is drawn stands in plan.h, what is owed in book.h.
+// Owns: the run, which starts a life of varved, waits for its recovery, audits, loads, kills, harms
+// targets, and adds everything up; what is drawn stands in plan.h, what is owed in book.h and what
+// targets have suffered in damage.h.
 // Called by main. One thread, and kLoadThreads more while a load runs.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tools/ledger/audit.h"
 #include "tools/ledger/daemon.h"
+#include "tools/ledger/damage.h"
 #include "tools/ledger/load.h"
 #include "tools/ledger/plan.h"
 
 namespace varve::ledger {
 
 struct LedgerOptions {
+  LedgerPlan plan;
   uint32_t loops = 100;
-  uint64_t seed = 1;
   std::string varved;    // the binary
   std::string data_dir;  // folder for the data folders; made, and removed after a clean run
-  bool mutant = false;   // the daemon acknowledges before the flush: a loss must be found
 };
 
 struct LedgerTotals {
@@ -32,6 +35,10 @@ struct LedgerTotals {
   uint64_t loops = 0, lives = 0, kills = 0, stops = 0, audits = 0;
   uint64_t undrained_stops = 0;  // graceful ones that ended with exit 5, after --drain-ms
   uint64_t recovered_blocks = 0, dropped_fragments = 0, evicted_blocks = 0, shards_changed = 0;
+  std::map<std::string, uint64_t> schemes;   // loops of each
+  std::array<uint64_t, kHarmCount> harms{};  // done to targets
+  uint64_t harms_beyond = 0;  // loops that began with more targets hurt than the scheme allows
+  uint64_t healed = 0, unhealed = 0, roomless = 0;
   std::vector<std::string> problems;  // each one fails the run
 };
 
@@ -47,8 +54,12 @@ class Ledger {
  private:
   void open_folder(const LoopPlan& plan);
   void close_folder();
+  bool harm(const LoopPlan& plan);
+  bool must_refuse(const LoopPlan& plan, const Deed& swap);
   bool start(const LoopPlan& plan);
-  bool settle(const LoopPlan& plan, bool audit);
+  bool settle(const LoopPlan& plan, bool audited);
+  Status audit(const LoopPlan& plan);
+  Status heal(const LoopPlan& plan);
   void load(const LoopPlan& plan);
   void end(const LoopPlan& plan);
   bool closing_audit();
@@ -64,6 +75,8 @@ class Ledger {
   std::unique_ptr<Seat> auditor_;
   std::vector<std::unique_ptr<Seat>> seats_;
   std::unique_ptr<Daemon> daemon_;
+  std::optional<Damage> damage_;  // of the folder's targets
+  LifeOptions life_;
   uint32_t shards_before_ = 0;
   bool ids_known_ = false;
 };

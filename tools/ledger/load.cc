@@ -169,7 +169,7 @@ void Load::settle_push(const Run& run, const std::vector<Offer>& offers,
 void Load::settle_existing(const BlockId& block) {
   ++counts_.blocks_existing;
   if (!world_.book.may_exist(block)) return;
-  world_.book.acknowledge(block, true);
+  world_.book.confirm(block);
   ++counts_.acks_durable;
 }
 
@@ -224,6 +224,8 @@ void Load::pull_blocks(const Run& run, uint32_t count, uint64_t lease) {
       world_.book.judge_bytes(block(run, i), writer);
       ++counts_.blocks_pulled;
     } else if (lease != 0 && pulled->status.ok() && code != Code::kOverloaded && !gives_up) {
+      const std::lock_guard<std::mutex> lock(world_.lock);
+      if (world_.book.excused(block(run, i).base)) continue;
       ++counts_.broken_hits;
       if (counts_.broken_hit.empty()) {
         counts_.broken_hit = "block " + short_name(block(run, i).base) + " rank " +

@@ -1,6 +1,7 @@
 // varve_ledger: the crash ledger's command line.
 //
-//   varve_ledger --loops 100 [--seed 1] [--mutant] [--json FILE] [--varved PATH] [--data DIR]
+//   varve_ledger --loops 100 [--seed 1] [--scheme K+M] [--mutant flush|repair] [--json FILE]
+//                [--varved PATH] [--data DIR]
 //
 // Exit 0: every promise was kept (with --mutant: the planted fault was seen), 1: not, 2: usage.
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "tools/ledger/ledger.h"
 
@@ -27,8 +29,12 @@ int report(const LedgerOptions& options, const Ledger& ledger, const std::string
   if (!ledger.kept().empty()) {
     std::printf("kept: %s and %s.log\n", ledger.kept().c_str(), ledger.kept().c_str());
   }
-  std::printf("repeat: tools/dev ledger --loops %u --seed %llu%s\n", options.loops,
-              static_cast<unsigned long long>(options.seed), options.mutant ? " --mutant" : "");
+  std::string repeat = "repeat: tools/dev ledger --loops " + std::to_string(options.loops) +
+                       " --seed " + std::to_string(options.plan.seed);
+  if (options.plan.scheme) repeat += " --scheme " + options.plan.scheme->text();
+  if (options.plan.mutant == Mutant::kFlush) repeat += " --mutant flush";
+  if (options.plan.mutant == Mutant::kRepair) repeat += " --mutant repair";
+  std::puts(repeat.c_str());
   return passed(options, totals) ? 0 : 1;
 }
 
@@ -41,13 +47,28 @@ int main(int argc, char** argv) {
   std::string json_path;
   app.add_option("--loops", options.loops, "kills of the daemon [100]")
       ->check(CLI::Range(1u, 1000000u));
-  app.add_option("--seed", options.seed, "of every choice [1]");
+  app.add_option("--seed", options.plan.seed, "of every choice [1]");
   app.add_option("--varved", options.varved, "the daemon [beside this program]");
   app.add_option("--data", options.data_dir, "scratch folder [build/ledger]");
   app.add_option("--json", json_path, "write the report here as well");
-  app.add_flag("--mutant", options.mutant,
-               "the daemon acknowledges before its flush; must be seen");
+  std::string scheme_text;
+  app.add_option("--scheme", scheme_text, "of all folders, as 2+1 [drawn for each]");
+  const std::map<std::string, Mutant> mutants = {{"flush", Mutant::kFlush},
+                                                 {"repair", Mutant::kRepair}};
+  app.add_option("--mutant", options.plan.mutant,
+                 "plants a fault that must be seen: an acknowledgement before its flush, or a "
+                 "repair that is off and taken for done")
+      ->transform(CLI::CheckedTransformer(mutants));
   CLI11_PARSE(app, argc, argv);
+  if (!scheme_text.empty()) {
+    const varve::Result<varve::Scheme> scheme = varve::Scheme::parse(scheme_text);
+    if (!scheme) {
+      std::fprintf(stderr, "varve_ledger: --scheme %s: %s\n", scheme_text.c_str(),
+                   scheme.error().what());
+      return 2;
+    }
+    options.plan.scheme = *scheme;
+  }
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (options.varved.empty()) options.varved = (self.parent_path() / "varved").string();

@@ -1,6 +1,10 @@
 // Plan: draws from a generator seeded by (seed, loop) or (seed, folder).
 #include "tools/ledger/plan.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "common/base/random.h"
 
 namespace varve::ledger {
@@ -21,29 +25,71 @@ Random random_of(uint64_t seed, uint64_t what, uint64_t number) {
   return random;
 }
 
-FolderPlan plan_folder(uint64_t seed, uint32_t number) {
-  Random random = random_of(seed, 1, number);
+// Of the schemes the cheapest of each sort: none, a copy, one parity, two.
+constexpr Scheme kDrawn[] = {{1, 0}, {1, 1}, {2, 1}, {4, 2}};
+
+Scheme draw_scheme(Random& random, Room room) {
+  // A mebibyte of parity and ten of data do not fill a folder as fast as copies do.
+  return kDrawn[random.below(room == Room::kTight ? 2 : std::size(kDrawn))];
+}
+
+FolderPlan plan_folder(const LedgerPlan& run, uint32_t number) {
+  Random random = random_of(run.seed, 1, number);
   FolderPlan folder;
   folder.number = number;
-  if (number % kTightEvery == kTightEvery - 1) {
-    folder.room = Room::kTight;
-    folder.targets = 1;
+  const bool tight = number % kTightEvery == kTightEvery - 1 && run.mutant != Mutant::kRepair;
+  folder.room = tight ? Room::kTight : Room::kRoomy;
+  const Scheme drawn = draw_scheme(random, folder.room);
+  folder.scheme = run.scheme.value_or(drawn);
+  if (run.mutant == Mutant::kRepair && folder.scheme.m == 0) folder.scheme = {2, 1};
+  if (tight) {
+    folder.targets = folder.scheme.width();
     folder.target_bytes = kTargetBytesTight;
-    folder.scale = kTightScale;
+    folder.scale = kTightScale * folder.scheme.k;
   } else {
-    folder.targets = static_cast<uint32_t>(random.between(2, 3));
+    const uint32_t least = std::max(2u, folder.scheme.width());
+    folder.targets = static_cast<uint32_t>(random.between(least, least + 1));
     folder.target_bytes = kTargetBytesRoomy;
   }
   return folder;
 }
 
+// Every second life of a folder is hurt, each time in another way.
+void plan_harm(const LedgerPlan& run, LoopPlan& plan) {
+  constexpr uint32_t kKinds = 6;
+  Harm order[kKinds] = {Harm::kDestroy, Harm::kBlank, Harm::kBreak,
+                        Harm::kRot,     Harm::kAway,  Harm::kSwap};
+  Random of_folder = random_of(run.seed, 3, plan.folder.number);
+  for (uint32_t i = kKinds - 1; i > 0; --i)
+    std::swap(order[i], order[of_folder.below(i + 1)]);
+  Random random = random_of(run.seed, 4, plan.loop);
+  const uint32_t in_folder = plan.loop % kLoopsPerFolder;
+  plan.harm_seed = random.next();
+  plan.absent_loops = static_cast<uint32_t>(random.below(3));
+  plan.beyond = random.chance(plan.folder.scheme.m == 0 ? 500 : 150);
+  plan.heals = random.chance(850);
+  if (in_folder % 2 == 1 && run.mutant != Mutant::kFlush) plan.harm = order[in_folder / 2 % kKinds];
+  if (run.mutant != Mutant::kRepair || in_folder == 0) return;
+  plan.harm = Harm::kDestroy;
+  plan.absent_loops = 0;
+  plan.beyond = false;
+  plan.heals = plan.audited = true;
+}
+
 }  // namespace
 
-LoopPlan plan_loop(uint64_t seed, uint32_t loop) {
-  Random random = random_of(seed, 2, loop);
+const char* harm_name(Harm harm) {
+  static constexpr const char* kNames[kHarmCount] = {"none",    "destroyed", "blanked",
+                                                     "broken",  "rotten",    "away",
+                                                     "swapped", "returned",  "replaced"};
+  return kNames[static_cast<uint32_t>(harm)];
+}
+
+LoopPlan plan_loop(const LedgerPlan& run, uint32_t loop) {
+  Random random = random_of(run.seed, 2, loop);
   LoopPlan plan;
   plan.loop = loop;
-  plan.folder = plan_folder(seed, loop / kLoopsPerFolder);
+  plan.folder = plan_folder(run, loop / kLoopsPerFolder);
   plan.first_of_folder = loop % kLoopsPerFolder == 0;
   plan.seed = random.next();
   plan.shards = static_cast<uint32_t>(random.between(1, 3));
@@ -57,13 +103,15 @@ LoopPlan plan_loop(uint64_t seed, uint32_t loop) {
   const uint64_t ending = random.below(10);
   plan.ending = ending == 0 ? Ending::kStop : ending <= 2 ? Ending::kKillTwice : Ending::kKill;
   plan.second_kill_us = static_cast<uint32_t>(random.below(120 * 1000));
+  plan_harm(run, plan);
   return plan;
 }
 
-std::vector<std::string> daemon_arguments(const LoopPlan& plan, const std::string& data_dir,
-                                          bool mutant) {
-  std::vector<std::string> out = {"--data",      data_dir,         "--listen",
-                                  "127.0.0.1:0", "--i-am-testing", "--fault-volatile-cache"};
+std::vector<std::string> daemon_arguments(const LoopPlan& plan, const LifeOptions& life) {
+  std::vector<std::string> out = {"--data",         life.data_dir,
+                                  "--listen",       "127.0.0.1:0",
+                                  "--i-am-testing", "--fault-volatile-cache",
+                                  "--scheme",       plan.folder.scheme.text()};
   const auto add = [&out](const char* name, uint64_t value) {
     out.push_back(name);
     out.push_back(std::to_string(value));
@@ -75,7 +123,10 @@ std::vector<std::string> daemon_arguments(const LoopPlan& plan, const std::strin
   add("--drain-ms", kDrainMs);
   add("--fault-spill-per-mille", plan.spill_per_mille);
   add("--fault-seed", plan.seed >> 1);
-  if (mutant) out.push_back("--fault-ack-before-flush");
+  if (life.scrub) add("--scrub-interval-s", 1);
+  if (life.create_targets) out.push_back("--create-targets");
+  if (life.mutant == Mutant::kFlush) out.push_back("--fault-ack-before-flush");
+  if (life.mutant == Mutant::kRepair) add("--repair-mb-per-s", 0);
   return out;
 }
 

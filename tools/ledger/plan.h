@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/model/model.h"
 #include "tools/ledger/book.h"
 
 namespace varve::ledger {
@@ -19,9 +21,38 @@ enum class Ending : uint8_t {
   kStop,       // SIGTERM: a graceful stop must lose nothing either
 };
 
+// What happens to targets between two lives; the last two follow from it.
+enum class Harm : uint8_t {
+  kNone,
+  kDestroy,  // the file is deleted
+  kBlank,    // it begins with zeros, as a drive that was replaced
+  kBreak,    // both superblocks are rot
+  kRot,      // bytes of it changed
+  kAway,     // unplugged; it comes back as it was
+  kSwap,     // two are in each other's place: the daemon must not start
+  kReturn,   // after kAway
+  kReplace,  // after kDestroy and kBreak: by a blank one
+};
+inline constexpr uint32_t kHarmCount = 9;
+const char* harm_name(Harm harm);
+
+// A fault that is planted in the daemon, or in what the ledger takes for repaired: must be seen.
+enum class Mutant : uint8_t {
+  kNone,
+  kFlush,   // a block is acknowledged as durable before its flush
+  kRepair,  // repair is off, and taken for done
+};
+
+struct LedgerPlan {  // of a whole run
+  uint64_t seed = 1;
+  std::optional<Scheme> scheme;  // of every folder; none: drawn for each
+  Mutant mutant = Mutant::kNone;
+};
+
 struct FolderPlan {
   uint32_t number = 0;
   Room room = Room::kRoomy;
+  Scheme scheme;
   uint32_t targets = 4;
   uint64_t target_bytes = 0;
   uint32_t scale = 1;  // of the number of ids
@@ -42,12 +73,22 @@ struct LoopPlan {
   uint32_t load_ms = 0;
   Ending ending = Ending::kKill;
   uint32_t second_kill_us = 0;  // after the next start; kKillTwice
+  Harm harm = Harm::kNone;      // before this life, if the budget allows it
+  bool beyond = false;          // more targets than the scheme can do without
+  uint32_t absent_loops = 0;    // what is gone comes back after so many; 0: at once
+  bool heals = false;           // waits for repair and scrub before the load, if audited
+  uint64_t harm_seed = 0;
 };
 
-LoopPlan plan_loop(uint64_t seed, uint32_t loop);
+LoopPlan plan_loop(const LedgerPlan& run, uint32_t loop);
 
-// Options of varved for this loop.
-std::vector<std::string> daemon_arguments(const LoopPlan& plan, const std::string& data_dir,
-                                          bool mutant);
+// What a life of varved is asked for beside its plan.
+struct LifeOptions {
+  std::string data_dir;
+  Mutant mutant = Mutant::kNone;
+  bool create_targets = false;
+  bool scrub = false;  // all the time
+};
+std::vector<std::string> daemon_arguments(const LoopPlan& plan, const LifeOptions& life);
 
 }  // namespace varve::ledger

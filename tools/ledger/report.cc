@@ -30,6 +30,14 @@ std::vector<Row> count_rows(const LedgerTotals& t) {
       {"cached_lost", t.tally.cached_lost, "acknowledged as cached and gone (legal)"},
       {"partial_gone", t.tally.partial_gone, "durable, but a sibling rank never was (legal)"},
       {"unanswered_found", t.tally.unanswered, "there, though its answer was cut off (legal)"},
+      {"kept_within_budget", t.tally.within_kept,
+       "durable and there, though targets were hurt: within what the scheme can do without"},
+      {"kept_beyond_budget", t.tally.beyond_kept, "there, though more were hurt"},
+      {"gone_beyond_budget", t.tally.beyond_gone, "durable and gone, more were hurt (legal)"},
+      {"loops_beyond_budget", t.harms_beyond, "that began with more targets hurt"},
+      {"healed", t.healed, "times that all was whole again, audited before and after"},
+      {"unhealed", t.unhealed, "a catalog that is rotten until the next start, mostly"},
+      {"no_room_to_repair", t.roomless, "times that repair waited for evictions"},
       {"loops", t.loops, ""},
       {"lives", t.lives, "starts of varved"},
       {"kills", t.kills, ""},
@@ -57,17 +65,30 @@ std::vector<Row> count_rows(const LedgerTotals& t) {
 
 std::string line_of(const Row& row) {
   std::string line = std::string("  ") + row.name;
-  line.resize(std::max<size_t>(line.size() + 1, 24), ' ');
+  line.resize(std::max<size_t>(line.size() + 1, 26), ' ');
   const std::string number = std::to_string(row.value);
   line += std::string(number.size() < 10 ? 10 - number.size() : 0, ' ') + number;
   return line + (row.meaning[0] != '\0' ? std::string("  ") + row.meaning : "") + "\n";
+}
+
+std::vector<Row> harm_rows(const LedgerTotals& t) {
+  std::vector<Row> rows;
+  for (uint32_t h = 1; h < kHarmCount; ++h)
+    rows.push_back({harm_name(static_cast<Harm>(h)), t.harms[h], ""});
+  rows[static_cast<uint32_t>(Harm::kSwap) - 1].meaning = "two at a time, each start refused";
+  return rows;
+}
+
+const char* planted(Mutant mutant) {
+  return mutant == Mutant::kFlush ? "ack before flush" : "repair that is off";
 }
 
 }  // namespace
 
 bool passed(const LedgerOptions& options, const LedgerTotals& totals) {
   const Tally& tally = totals.tally;
-  if (!options.mutant) return totals.problems.empty() && tally.violations() == 0;
+  if (options.plan.mutant == Mutant::kNone)
+    return totals.problems.empty() && tally.violations() == 0;
   // The mutant must be seen as what it is: durable blocks gone, nothing wrong or invented.
   return tally.of(Class::kLost) > 0 && tally.of(Class::kCorrupt) == 0 &&
          tally.of(Class::kPhantom) == 0;
@@ -75,18 +96,24 @@ bool passed(const LedgerOptions& options, const LedgerTotals& totals) {
 
 std::string report_text(const LedgerOptions& options, const LedgerTotals& totals) {
   std::string out = "the crash ledger: " + std::to_string(totals.loops) + " loops, seed " +
-                    std::to_string(options.seed) + "\n";
+                    std::to_string(options.plan.seed) + ", scheme";
+  for (const auto& [scheme, loops] : totals.schemes)
+    out += " " + scheme + " (" + std::to_string(loops) + ")";
+  out += "\n";
   for (const Row& row : class_rows(totals))
     out += line_of(row);
   out += "counts\n";
   for (const Row& row : count_rows(totals))
     out += line_of(row);
+  out += "targets\n";
+  for (const Row& row : harm_rows(totals))
+    out += line_of(row);
   for (const std::string& problem : totals.problems)
     out += "problem: " + problem + "\n";
   const bool good = passed(options, totals);
-  if (options.mutant) {
-    out += good ? "ledger: the planted ack before flush was caught after " +
-                      std::to_string(totals.loops) + " loops\n"
+  if (options.plan.mutant != Mutant::kNone) {
+    out += good ? std::string("ledger: the planted ") + planted(options.plan.mutant) +
+                      " was caught after " + std::to_string(totals.loops) + " loops\n"
                 : "ledger: THE PLANTED FAULT WENT UNSEEN\n";
   } else {
     out += good ? "ledger: ok\n" : "ledger: FAILED\n";
@@ -96,13 +123,16 @@ std::string report_text(const LedgerOptions& options, const LedgerTotals& totals
 
 std::string report_json(const LedgerOptions& options, const LedgerTotals& totals) {
   nlohmann::json out;
-  out["seed"] = options.seed;
-  out["mutant"] = options.mutant;
+  out["seed"] = options.plan.seed;
+  out["mutant"] = options.plan.mutant == Mutant::kNone ? "none" : planted(options.plan.mutant);
+  out["schemes"] = totals.schemes;  // loops of each
   out["passed"] = passed(options, totals);
   for (const Row& row : class_rows(totals))
     out["classes"][row.name] = row.value;
   for (const Row& row : count_rows(totals))
     out["counts"][row.name] = row.value;
+  for (const Row& row : harm_rows(totals))
+    out["targets"][row.name] = row.value;
   out["problems"] = totals.problems;
   return out.dump(2) + "\n";
 }

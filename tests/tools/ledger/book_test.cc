@@ -36,9 +36,9 @@ TEST_F(BookTest, AnAcknowledgedBlockThatIsThereIsIntactAtEveryAudit) {
 }
 
 TEST_F(BookTest, ADurableBlockThatIsGoneIsLostOnceAndSaysItsHistory) {
-  book.at_loop(3);
+  book.at_start(3, 0);
   commit({base, 0}, 1, kDurable);
-  book.at_loop(5);
+  book.at_start(5, 0);
   book.missing(base, {0}, Room::kRoomy);
   book.missing(base, {0}, Room::kRoomy);
   EXPECT_EQ(of(Class::kLost), 1u);
@@ -145,6 +145,107 @@ TEST_F(BookTest, GrantingADurableBlockAgainProvesItsLoss) {
   EXPECT_EQ(of(Class::kLost), 0u);
   book.granted_again({base, 0}, Room::kRoomy);
   EXPECT_EQ(of(Class::kLost), 1u);
+}
+
+TEST_F(BookTest, WithinTheBudgetALossStaysALoss) {
+  book.budget(1);
+  commit({base, 0}, 1, kDurable);
+  book.struck(0b10);
+  EXPECT_EQ(book.found({base, 0}, 1), Class::kIntact);
+  EXPECT_EQ(book.tally().within_kept, 1u);
+  EXPECT_FALSE(book.excused(base));
+  book.missing(base, {0}, Room::kRoomy);
+  EXPECT_EQ(of(Class::kLost), 1u);
+  EXPECT_NE(book.findings().at(0).find("1 targets hurt since"), std::string::npos);
+}
+
+TEST_F(BookTest, BeyondTheBudgetAnAbsenceIsLegalAndWrongBytesAreNot) {
+  book.budget(1);
+  commit({base, 0}, 1, kDurable);
+  book.struck(0b10);
+  book.struck(0b01);
+  EXPECT_TRUE(book.excused(base));
+  EXPECT_EQ(book.found({base, 0}, 1), Class::kIntact);
+  EXPECT_EQ(book.tally().beyond_kept, 1u);
+  EXPECT_EQ(book.found({base, 0}, std::nullopt), Class::kCorrupt);
+  book.missing(base, {0}, Room::kRoomy);
+  EXPECT_EQ(book.tally().beyond_gone, 1u);
+  EXPECT_EQ(of(Class::kLost), 0u);
+}
+
+TEST_F(BookTest, TheSameTargetTwiceIsOneLoss) {
+  book.budget(1);
+  commit({base, 0}, 1, kDurable);
+  book.struck(0b10);
+  book.struck(0b10);
+  EXPECT_FALSE(book.excused(base));
+}
+
+TEST_F(BookTest, WhatIsWholeAgainBearsTheNextLoss) {
+  book.budget(1);
+  commit({base, 0}, 1, kDurable);
+  book.struck(0b10);
+  book.healed();
+  book.struck(0b01);
+  EXPECT_FALSE(book.excused(base));
+  book.missing(base, {0}, Room::kRoomy);
+  EXPECT_EQ(of(Class::kLost), 1u);
+}
+
+TEST_F(BookTest, ABlockWrittenAfterTheDamageIsNotHurtByItButMayBeThin) {
+  book.budget(1);
+  book.struck(0b10);
+  commit({base, 0}, 1, kDurable);
+  book.struck(0b01);
+  EXPECT_FALSE(book.excused(base));
+  book.at_start(2, 0b100);
+  commit({base, 0}, 2, kDurable);
+  book.struck(0b01);
+  EXPECT_TRUE(book.excused(base));
+}
+
+TEST_F(BookTest, WhatOnlyExistsMayHaveNoFragmentToSpare) {
+  book.budget(1);
+  commit({base, 0}, 1, kCached);
+  book.confirm({base, 0});
+  EXPECT_FALSE(book.excused(base));
+  book.struck(0b10);
+  EXPECT_TRUE(book.excused(base));
+  book.healed();
+  book.struck(0b10);
+  EXPECT_FALSE(book.excused(base));
+  commit({pair, 0}, 2, kDurable);
+  commit({pair, 1}, 3, kDurable);
+  book.confirm({pair, 0});
+  book.struck(0b10);
+  EXPECT_FALSE(book.excused(pair)) << "it was durable before";
+}
+
+TEST_F(BookTest, SiblingsShareTheirExcuse) {
+  book.budget(0);
+  commit({pair, 0}, 1, kDurable);
+  book.struck(0b1);
+  commit({pair, 1}, 2, kDurable);
+  book.missing(pair, {0, 1}, Room::kRoomy);
+  EXPECT_EQ(book.tally().beyond_gone, 2u);
+  EXPECT_EQ(of(Class::kLost), 0u);
+}
+
+TEST_F(BookTest, AHurtBlockThatWasNeverDurableIsNotOwed) {
+  book.budget(2);
+  commit({base, 0}, 1, kCached);
+  EXPECT_FALSE(book.excused(base)) << "a leased hit is delivered where nothing is hurt";
+  book.struck(0b1);
+  EXPECT_TRUE(book.excused(base));
+}
+
+TEST_F(BookTest, GrantingAgainBeyondTheBudgetIsLegal) {
+  book.budget(0);
+  commit({base, 0}, 1, kDurable);
+  book.struck(0b1);
+  book.granted_again({base, 0}, Room::kRoomy);
+  EXPECT_EQ(of(Class::kLost), 0u);
+  EXPECT_EQ(book.tally().beyond_gone, 1u);
 }
 
 TEST_F(BookTest, TalliesAddUp) {

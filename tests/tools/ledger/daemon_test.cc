@@ -75,6 +75,12 @@ TEST(DaemonTexts, MetricsAreSummedOverTheirLabels) {
   EXPECT_EQ(sums["c"], 0);
 }
 
+TEST(DaemonTexts, AMetricIsReadByItsLabels) {
+  const auto values =
+      metric_labels("a{x=\"1\",y=\"2\"} 3\na{x=\"2\"} 4.5\nab{x=\"1\"} 9\na 7\n", "a");
+  EXPECT_EQ(values, (std::map<std::string, double>{{"x=\"1\",y=\"2\"", 3}, {"x=\"2\"", 4.5}}));
+}
+
 TEST(DaemonTexts, AFailedAssertionIsAComplaintAndALogLineIsNot) {
   EXPECT_EQ(complaint_in("I main: ready\nW flash: torn\n"), "");
   EXPECT_EQ(complaint_in("I main: ready\nvarve: assertion failed: a == b\n  at x\n"),

@@ -32,6 +32,19 @@ TEST(Ledger, LoopsOfTheRealDaemonBreakNoPromise) {
   EXPECT_FALSE(std::filesystem::exists(ledger.folder())) << "a clean run leaves nothing behind";
 }
 
+TEST(Ledger, ADestroyedTargetThatRepairLeavesAloneIsConvicted) {
+  if (!RealDaemon::available()) GTEST_SKIP() << "varved is not built beside this test";
+  RealDaemon real("ledger_test_repair");
+  LedgerOptions options = options_of(real, 10);
+  options.plan.scheme = Scheme{1, 1};
+  options.plan.mutant = Mutant::kRepair;
+  Ledger ledger(options);
+  ledger.run();
+  EXPECT_TRUE(passed(options, ledger.totals())) << report_text(options, ledger.totals());
+  EXPECT_GT(ledger.totals().tally.of(Class::kLost), 0u);
+  EXPECT_EQ(ledger.totals().tally.beyond_gone, 0u);
+}
+
 TEST(Ledger, AProgramThatIsNoDaemonFailsTheRun) {
   RealDaemon real("ledger_test_false");
   LedgerOptions options = options_of(real, 2);

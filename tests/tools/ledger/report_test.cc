@@ -31,11 +31,13 @@ TEST(Report, AProblemFailsTheRun) {
 }
 
 TEST(Report, TheMutantPassesOnlyWhenCaughtAsALoss) {
-  LedgerOptions options;
-  options.mutant = true;
-  EXPECT_FALSE(passed(options, LedgerTotals{}));
-  EXPECT_TRUE(passed(options, with(Class::kLost)));
-  EXPECT_FALSE(passed(options, with(Class::kCorrupt)));
+  for (const Mutant mutant : {Mutant::kFlush, Mutant::kRepair}) {
+    LedgerOptions options;
+    options.plan.mutant = mutant;
+    EXPECT_FALSE(passed(options, LedgerTotals{}));
+    EXPECT_TRUE(passed(options, with(Class::kLost)));
+    EXPECT_FALSE(passed(options, with(Class::kCorrupt)));
+  }
 }
 
 TEST(Report, AStopThatIsNotDrainedIsLegalOnlyAfterItsTime) {
@@ -50,6 +52,24 @@ TEST(Report, AStopThatIsNotDrainedIsLegalOnlyAfterItsTime) {
   const std::string text = report_text(LedgerOptions{}, totals);
   EXPECT_NE(text.find("undrained_stops"), std::string::npos);
   EXPECT_NE(text.find("77"), std::string::npos);
+}
+
+TEST(Report, SchemesAndDamageAndWhatWasWithinTheBudgetAreNamed) {
+  LedgerTotals totals;
+  totals.schemes["4+2"] = 10;
+  totals.harms[static_cast<uint32_t>(Harm::kDestroy)] = 3;
+  totals.harms[static_cast<uint32_t>(Harm::kRot)] = 4;
+  totals.tally.within_kept = 500;
+  totals.tally.beyond_gone = 60;
+  const auto json = nlohmann::json::parse(report_json(LedgerOptions{}, totals));
+  EXPECT_EQ(json["schemes"]["4+2"], 10);
+  EXPECT_EQ(json["targets"]["destroyed"], 3);
+  EXPECT_EQ(json["targets"]["rotten"], 4);
+  EXPECT_EQ(json["targets"].size(), kHarmCount - 1);
+  EXPECT_EQ(json["counts"]["kept_within_budget"], 500);
+  EXPECT_EQ(json["counts"]["gone_beyond_budget"], 60);
+  EXPECT_TRUE(json["passed"]);
+  EXPECT_NE(report_text(LedgerOptions{}, totals).find("scheme 4+2 (10)"), std::string::npos);
 }
 
 TEST(Report, TheJsonCarriesTheClassesAndTheVerdict) {

@@ -1,0 +1,107 @@
+// Damage: the budget decides, the plan proposes; which target it is the plan's seed says.
+#include "tools/ledger/damage.h"
+
+#include <bit>
+
+#include "common/base/random.h"
+
+namespace varve::ledger {
+
+Damage::Damage(uint32_t targets, Scheme scheme) : scheme_(scheme), targets_(targets) {
+  VARVE_ASSERT(targets > 0 && targets <= 32, targets);
+}
+
+uint32_t Damage::absent() const {
+  uint32_t mask = 0;
+  for (uint32_t t = 0; t < targets_.size(); ++t)
+    mask |= targets_[t].state == State::kSound ? 0 : 1u << t;
+  return mask;
+}
+
+uint32_t Damage::sound() const {
+  return static_cast<uint32_t>(targets_.size()) - static_cast<uint32_t>(std::popcount(absent()));
+}
+
+bool Damage::within() const {
+  return static_cast<uint32_t>(std::popcount(hurt_)) <= scheme_.m;
+}
+
+std::vector<uint32_t> Damage::unhurt() const {
+  std::vector<uint32_t> out;
+  for (uint32_t t = 0; t < targets_.size(); ++t) {
+    if (((hurt_ | absent()) >> t & 1) == 0) out.push_back(t);
+  }
+  return out;
+}
+
+void Damage::bring_back(uint32_t target, uint64_t seed, std::vector<Deed>* deeds) {
+  Target& at = targets_[target];
+  VARVE_ASSERT(at.state != State::kSound, target);
+  Deed deed{at.state == State::kAway ? Harm::kReturn : Harm::kReplace, target, 0, false, seed};
+  deed.by_daemon = at.state == State::kDestroyed && (seed & 1) != 0;
+  deeds->push_back(deed);
+  at.state = State::kSound;
+}
+
+void Damage::strike(const LoopPlan& plan, uint32_t target, std::vector<Deed>* deeds) {
+  Target& at = targets_[target];
+  VARVE_ASSERT(at.state == State::kSound && (hurt_ >> target & 1) == 0, target);
+  deeds->push_back({plan.harm, target, 0, false, plan.harm_seed + target});
+  struck_ |= 1u << target;
+  hurt_ |= 1u << target;
+  if (plan.harm == Harm::kRot) rotten_ |= 1u << target;
+  if (plan.harm == Harm::kDestroy) at.state = State::kDestroyed;
+  if (plan.harm == Harm::kBreak) at.state = State::kBroken;
+  if (plan.harm == Harm::kAway) at.state = State::kAway;
+  at.back_loop = plan.loop + plan.absent_loops;
+  if (at.state == State::kSound) return;
+  if (plan.absent_loops == 0 || sound() == 0) bring_back(target, plan.harm_seed, deeds);  // D1
+}
+
+std::vector<Deed> Damage::next(const LoopPlan& plan) {
+  std::vector<Deed> deeds = draw(plan);
+  for (Deed& deed : deeds)  // the daemon would make all files that are missing, and not refuse
+    deed.by_daemon &= absent() == 0 && plan.harm != Harm::kSwap;
+  VARVE_ASSERT(sound() > 0);                              // D1
+  VARVE_ASSERT(plan.beyond || struck_ == 0 || within());  // D2
+  return deeds;
+}
+
+std::vector<Deed> Damage::draw(const LoopPlan& plan) {
+  std::vector<Deed> deeds;
+  struck_ = 0;
+  for (uint32_t t = 0; t < targets_.size(); ++t) {
+    const bool due = plan.loop >= targets_[t].back_loop;
+    if (targets_[t].state != State::kSound && due) bring_back(t, plan.harm_seed >> t, &deeds);
+  }
+  if (plan.harm == Harm::kNone) return deeds;
+  std::vector<uint32_t> left = unhurt();
+  Random random(plan.harm_seed);
+  const auto take = [&] {
+    const size_t at = random.below(left.size());
+    const uint32_t target = left[at];
+    left.erase(left.begin() + static_cast<ptrdiff_t>(at));
+    return target;
+  };
+  if (plan.harm == Harm::kSwap) {
+    for (const Deed& deed : deeds)  // not formatted yet, or not even there
+      std::erase(left, deed.target);
+    if (left.size() < 2) return deeds;
+    const uint32_t one = take();
+    deeds.push_back({Harm::kSwap, one, take(), false, plan.harm_seed});
+    return deeds;
+  }
+  const auto hurt = static_cast<uint32_t>(std::popcount(hurt_));
+  uint32_t count =
+      plan.beyond ? (hurt <= scheme_.m ? scheme_.m + 1 - hurt : 0) : (hurt < scheme_.m ? 1 : 0);
+  for (; count > 0 && !left.empty(); --count)
+    strike(plan, take(), &deeds);
+  return deeds;
+}
+
+void Damage::healed() {
+  VARVE_ASSERT(complete(), absent());
+  hurt_ = rotten_ = 0;
+}
+
+}  // namespace varve::ledger

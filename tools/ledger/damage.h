@@ -1,0 +1,63 @@
+// Damage: which targets of a folder are away or hurt, and what happens to them before a start.
+//
+// Pure. A target that lost bytes is *hurt* until somebody saw that everything is whole again; at
+// most m targets of a scheme are hurt at once, unless a loop is meant to go beyond that. One that
+// the daemon does not find, or does not take, is *absent*; it comes back, as it was or blank.
+// Invariants:
+//   D1 at least one target is there at every start.
+//   D2 no more than m are hurt after a loop that stays within the budget.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model/model.h"
+#include "tools/ledger/plan.h"
+
+namespace varve::ledger {
+
+struct Deed {  // one thing done to one target, or to two
+  Harm harm = Harm::kNone;
+  uint32_t target = 0;
+  uint32_t other = 0;      // kSwap
+  bool by_daemon = false;  // kReplace: the daemon is asked to make the file
+  uint64_t seed = 0;       // of the bytes
+};
+
+class Damage {
+ public:
+  Damage(uint32_t targets, Scheme scheme);
+
+  // What happens before the start of this loop, in this order; the account is of afterwards.
+  std::vector<Deed> next(const LoopPlan& plan);
+  // Everything that is there is whole: repair says so, and scrub of what is rotten.
+  void healed();
+
+  // As bits.
+  uint32_t struck() const { return struck_; }  // by the last next()
+  uint32_t hurt() const { return hurt_; }
+  uint32_t rotten() const { return rotten_; }
+  uint32_t absent() const;
+  // What blocks that are pushed now may lack.
+  uint32_t thin() const { return complete() ? 0 : absent(); }
+  bool complete() const { return sound() >= scheme_.width(); }  // repair can come to an end
+  bool within() const;
+
+ private:
+  enum class State : uint8_t { kSound, kDestroyed, kBroken, kAway };
+  struct Target {
+    State state = State::kSound;
+    uint32_t back_loop = 0;
+  };
+  std::vector<Deed> draw(const LoopPlan& plan);
+  uint32_t sound() const;
+  void bring_back(uint32_t target, uint64_t seed, std::vector<Deed>* deeds);
+  void strike(const LoopPlan& plan, uint32_t target, std::vector<Deed>* deeds);
+  std::vector<uint32_t> unhurt() const;
+
+  const Scheme scheme_;
+  std::vector<Target> targets_;
+  uint32_t struck_ = 0, hurt_ = 0, rotten_ = 0;
+};
+
+}  // namespace varve::ledger
