@@ -107,10 +107,14 @@ class Run {
   Layout layouts_[kOpsMax];
   std::vector<OpState> ops_;
   std::vector<uint64_t> leases_;
+  bool follows_ = false;      // instead of pulls
+  bool lists_holds_ = false;  // instead of matches
 };
 
 void Run::go() {
   const uint8_t mode = script_.u8();
+  follows_ = (mode & 16) != 0;
+  lists_holds_ = (mode & 32) != 0;
   const Scheme scheme = (mode & 8) != 0 ? Scheme{2, 1} : Scheme{};  // one stripe, or none
   table_ = *ExtentTable::of(format_.ranks[0], scheme);
   area_bytes_ = table_.block_bytes * kBlocks;
@@ -243,7 +247,20 @@ void Run::submit(uint32_t kind) {
   }
   const Nanos deadline = (1 + script_.u8()) * 10 * kMillisecond;
   Result<OpId> made = Status::internal("");
-  if (kind == 0) {
+  if (kind == 0 && lists_holds_) {
+    made = core_->holds({deadline, 0});
+  } else if (kind == 1 && follows_) {
+    FollowRequest request;
+    request.format = format_id_;
+    for (const BaseId& id : ids)
+      request.blocks.push_back({id, daemon_->store().at(BlockId{id, 0}).attempt});
+    request.slots = slots;
+    request.layout = &layouts_[index];
+    request.layer_first = script_.below(3);
+    request.layer_count = script_.below(2);
+    request.deadline_ns = deadline;
+    made = core_->follow(request);
+  } else if (kind == 0) {
     MatchRequest request;
     request.format = format_id_;
     request.ids = ids;
@@ -278,7 +295,16 @@ void Run::submit(uint32_t kind) {
 void Run::call_client() {
   const uint32_t what = script_.below(5);
   if (what == 3) return daemon_->close_lane(script_.below(3));
-  if (what == 4 && !leases_.empty()) return core_->release(leases_[script_.u8() % leases_.size()]);
+  if (what == 4 && !leases_.empty()) {
+    const uint8_t which = script_.u8();
+    const uint64_t lease = leases_[which % leases_.size()];
+    if (which < 128) return core_->release(lease);
+    if (ops_.size() >= kOpsMax) return;
+    const Result<OpId> made = core_->renew({lease, 1 + script_.u32() % 100000, kSecond, 0});
+    require(made.has_value());
+    ops_.push_back({*made, false});
+    return;
+  }
   if (ops_.empty()) return;
   const OpId op = ops_[script_.u8() % ops_.size()].op;
   if (what == 0) return core_->cancel(op);
@@ -294,7 +320,7 @@ void Run::say_frame() {
   wire::Encoder& e = daemon_->encoder();
   const uint8_t code = script_.u8() < 160 ? 0 : static_cast<uint8_t>(script_.below(kCodeCount));
   const uint32_t count = script_.u8() < 200 ? 1 + script_.below(kBlocks) : script_.u32() % 2049;
-  switch (script_.below(11)) {
+  switch (script_.below(13)) {
     case 0: {
       wire::Matched body;
       body.code = code;
@@ -338,6 +364,22 @@ void Run::say_frame() {
       return daemon_->send(0, e.fenced(op, {op, script_.below(kBlocks), script_.below(3)}));
     case 8:
       return say_lost(op);
+    case 11: {
+      wire::Renewed body;
+      body.code = code;
+      body.lease_ms = script_.u32();
+      return daemon_->send(0, e.renewed(op, body));
+    }
+    case 12: {
+      wire::Held body;
+      body.code = code;
+      body.cursor = script_.u8();
+      std::vector<wire::Hold> rows(std::min(count, wire::kHoldsMax), wire::Hold{});
+      const uint64_t first = script_.u8();
+      for (uint64_t i = 0; i < rows.size(); ++i)
+        rows[i].hold = script_.u8() < 200 ? first + i : script_.u8();
+      return daemon_->send(0, e.held(op, body, rows));
+    }
     case 5: {
       wire::FormatOk body;
       body.code = code;
