@@ -191,8 +191,10 @@ struct Event {
     // kUnavailable no such attempt there (it ended before, or the block is another's); others as of
     // a pull. When the op itself ends early, the code of `status`: how the pushes ended is unknown.
     kFollowed,
-    kRenewed,  // terminal: lease_ns; kTimedOut: the lease is over, nothing of it is held any more
-    kHolds,    // terminal: holds[]
+    // Terminal of renew: lease_ns, what is left. kTimedOut: the lease is over, nothing of it is
+    // held any more, or (lease_ns above 0) no answer came and the sooner of both ends counts.
+    kRenewed,
+    kHolds,  // terminal: holds[]
   };
   Kind kind = Kind::kMatched;
   OpId op = 0;
