@@ -119,6 +119,7 @@ std::vector<std::string> ServerConfig::problems() const {
   const uint32_t scrub_min = testing ? 1 : kScrubIntervalMin;
   if (scrub_interval_s != 0)
     check_range(out, "--scrub-interval-s", scrub_interval_s, scrub_min, kScrubIntervalMax);
+  check_range(out, "--sibling-ms-max", sibling_ms_max, 1000, 3600000);
   check_range(out, "--repair-mb-per-s", repair_mb_per_s, 0, kRepairMbMax);
   check_range(out, "--fault-spill-per-mille", faults.spill_per_mille, 0, 1000);
   if (faults.spill_per_mille > 0 && !faults.volatile_cache) {
@@ -245,6 +246,7 @@ std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) con
   line("--drain-ms", std::to_string(drain_ms));
   line("--scrub-interval-s", std::to_string(scrub_interval_s));
   line("--repair-mb-per-s", std::to_string(repair_mb_per_s));
+  line("--sibling-ms-max", std::to_string(sibling_ms_max));
   line("--log-level", log_level);
   line("--fault-volatile-cache", faults.volatile_cache ? "on" : "off");
   line("--fault-spill-per-mille", std::to_string(faults.spill_per_mille));

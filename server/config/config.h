@@ -76,6 +76,9 @@ struct ServerConfig {
   // average; 0 = never. MB are millions. A fifth of what one drive of today takes: a lost TB is
   // back in an hour and a half, and readers, who go first, hardly notice.
   uint32_t repair_mb_per_s = 200;
+  // The ranks of a run come together or not at all: one that lacks a rank for longer is dropped,
+  // within twice this time.
+  uint32_t sibling_ms_max = 60000;
   std::string log_level = "info";  // debug, info, warn, error
   FaultSettings faults;
   bool testing = false;  // --i-am-testing

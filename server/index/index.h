@@ -58,8 +58,10 @@ struct IndexBytes {
   static constexpr uint32_t kPolicy = 12;    // server/policy: kPolicyBytesPerSlot
   static constexpr uint32_t kTierMap =
       6;  // server/tier: kTierMapBytesPerBlock, all in DRAM at once
-  static constexpr uint32_t kLineage = 2;  // server/op: whose purge ends it
-  static constexpr uint32_t kSum = kBase + kFragment + kBuckets + kPolicy + kTierMap + kLineage;
+  static constexpr uint32_t kLineage = 2;   // server/op: whose purge ends it
+  static constexpr uint32_t kSiblings = 1;  // server/op: kSiblingBytesPerSlot
+  static constexpr uint32_t kSum =
+      kBase + kFragment + kBuckets + kPolicy + kTierMap + kLineage + kSiblings;
 };
 static_assert(IndexBytes::kSum <= 96);  // of the dearest scheme, 1+0
 

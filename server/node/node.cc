@@ -47,6 +47,7 @@ ShardOptions shard_options(const Node& node, uint32_t shard) {
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kPull)] = sizes.pull_bytes;
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kRepair)] = sizes.repair_bytes;
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kResident)] = sizes.resident_bytes;
+  options.sibling_ms_max = config.sibling_ms_max;
   options.repair_bytes_per_s = uint64_t{config.repair_mb_per_s} * 1000000 / config.shards;
   options.flash.shard = shard;
   options.flash.shards = config.shards;

@@ -12,6 +12,7 @@
 #include "server/op/op.h"
 #include "server/op/pull.h"
 #include "server/op/repair.h"
+#include "server/op/siblings.h"
 
 namespace varve {
 
@@ -78,7 +79,7 @@ bool Catalog::is_gone(const Located& located) const {
          std::popcount(readable(located)) < static_cast<int>(context_.options.scheme.k);
 }
 
-Index::Insert Catalog::publish(TierBlock& block) {
+Index::Insert Catalog::publish(TierBlock& block, uint32_t rank_count) {
   VARVE_ASSERT(block.slot == ~0u, block.slot);
   Located located;
   Index::Insert outcome = context_.index.insert(block.block, BlockState::kMemory, &located);
@@ -89,6 +90,7 @@ Index::Insert Catalog::publish(TierBlock& block) {
   if (outcome != Index::Insert::kDone) return outcome;
   if (!attempts_.empty()) attempts_[located.block_slot] = block.attempt;
   context_.tier.bind(block, located.block_slot);
+  context_.siblings->came(located.base_slot, rank_count);
   context_.metrics.published.add();
   return outcome;
 }
@@ -203,6 +205,7 @@ void Catalog::touch_backwards(std::span<const uint32_t> base_slots, std::span<co
 void Catalog::left(const BaseId& id, uint32_t base_slot) {
   if (context_.index.base_slot(id).has_value()) return;
   context_.eviction.remove(base_slot);
+  context_.siblings->left(base_slot);
   if (!recovered_bits_.empty()) recovered_bits_[base_slot / 64] &= ~(1ull << base_slot % 64);
 }
 
@@ -255,6 +258,7 @@ bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
   if (outcome == Index::Insert::kDone) {
     attempts_[located->block_slot] = fragment.attempt;
     context_.lineages->set(located->block_slot, fragment.mark.lineage);
+    context_.siblings->came(located->base_slot, fragment.rank_count);
     return true;
   }
   // A copy by reclaim or repair of the same fragment counts as older: the first is kept.

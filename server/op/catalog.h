@@ -30,7 +30,7 @@ class Catalog final : public Task {
 
   // --- push
   // Makes a committed block visible, in memory so far, and binds it to its slab (kDone only).
-  Index::Insert publish(TierBlock& block);
+  Index::Insert publish(TierBlock& block, uint32_t rank_count);
   // One of its fragments is on flash; called from the append's completion, because reclaim may move
   // it from then on. A block that went meanwhile: the place is given back.
   void placed(const TierBlock& block, uint32_t position, const flash::Place& place);

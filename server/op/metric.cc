@@ -131,6 +131,9 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_evict_skipped_total", label("reason", "busy"), ""}, &m.evict_skipped_busy);
   set.add({"varve_evict_unsatisfied_total", "", "Wishes for room that no victim could meet."},
           &m.evict_unsatisfied);
+  set.add({"varve_siblings_dropped_total", "",
+           "Base ids dropped because a rank of theirs did not come within sibling_ms_max."},
+          &m.siblings_dropped);
   set.add({"varve_recovered_blocks_total", "", "Fragments found again at start."},
           &m.recovered_blocks);
   set.add({"varve_recovered_bytes_total", "", ""}, &m.recovered_bytes);

@@ -15,6 +15,7 @@
 #include "server/op/push.h"
 #include "server/op/repair.h"
 #include "server/op/request.h"
+#include "server/op/siblings.h"
 
 namespace varve {
 
@@ -49,6 +50,8 @@ Operations::Operations(OpContext& context) : context_(context) {
   lineages_ = std::make_unique<Lineages>(context.index.blocks_max(), options.domain,
                                          context.flash.generations());
   context.lineages = lineages_.get();
+  siblings_ = std::make_unique<Siblings>(context);
+  context.siblings = siblings_.get();
   catalog_ = std::make_unique<Catalog>(context);
   context.catalog = catalog_.get();
   leases_ = std::make_unique<LeaseTable>(context.reactor, context.index, context.metrics,

@@ -47,6 +47,7 @@ struct OpOptions {
   uint32_t leases_max = 1024;
   uint32_t lease_pins_max = 256 * 1024;  // base ids under all leases together
   uint32_t lease_ms_max = 60000;
+  Nanos sibling_ns_max = 60 * kSecond;  // a run that lacks a rank for longer is dropped
   uint64_t epoch = 1;
   uint32_t domain = 1;
   Scheme scheme;
@@ -69,6 +70,7 @@ class RepairTable;
 class PurgeTable;
 class Lineages;
 class Placer;
+class Siblings;
 
 // What every op reaches. The first group is given by the shard, the second by Operations.
 struct OpContext {
@@ -92,6 +94,7 @@ struct OpContext {
   PurgeTable* purges = nullptr;
   Lineages* lineages = nullptr;
   Placer* placer = nullptr;
+  Siblings* siblings = nullptr;
   bool draining = false;
   uint64_t attempts = 0;         // granted since the start: the counter of the last attempt
   std::vector<BaseId> gathered;  // match: the ids of one part side by side
@@ -134,6 +137,7 @@ class Operations {
   std::unique_ptr<Placer> placer_;
   std::unique_ptr<Lineages> lineages_;
   std::unique_ptr<PurgeTable> purges_;
+  std::unique_ptr<Siblings> siblings_;
 };
 
 }  // namespace varve

@@ -109,7 +109,7 @@ bool PushOp::publish() {
     context_.tier.extent_read(block, e, Status());  // the session has received and checked it
   }
   block.header_present = true;
-  switch (context_.catalog->publish(block)) {
+  switch (context_.catalog->publish(block, grant_.format->format.rank_count())) {
     case Index::Insert::kExists:  // recovery found it meanwhile, so it is durable
       VARVE_ASSERT(context_.index.find(block.block)->state == BlockState::kFlash);
       metrics.push_exists.add();

@@ -127,6 +127,7 @@ OpOptions ShardImpl::op_options() const {
   o.leases_max = options_.leases_max;
   o.lease_pins_max = std::max(options_.leases_max * kPinsPerLease, 2 * wire::kIdsMax);
   o.lease_ms_max = options_.lease_ms_max;
+  o.sibling_ns_max = Nanos{options_.sibling_ms_max} * kMillisecond;
   o.epoch = options_.epoch;
   o.scheme = options_.scheme;
   o.repair_bytes_per_s = options_.repair_bytes_per_s;

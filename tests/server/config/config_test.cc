@@ -72,6 +72,7 @@ TEST(Config, EveryBadSettingHasItsSentence) {
       {"--drain-ms is 1", [](ServerConfig& c) { c.drain_ms = 1; }},
       {"--scrub-interval-s is 1", [](ServerConfig& c) { c.scrub_interval_s = 1; }},
       {"--repair-mb-per-s is 100001", [](ServerConfig& c) { c.repair_mb_per_s = 100001; }},
+      {"--sibling-ms-max is 999", [](ServerConfig& c) { c.sibling_ms_max = 999; }},
       {"--log-level is \"loud\"", [](ServerConfig& c) { c.log_level = "loud"; }},
       {"--fault-spill-per-mille is 1001", [](ServerConfig& c) { c.faults.spill_per_mille = 1001; }},
       {"needs --fault-volatile-cache",
