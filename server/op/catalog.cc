@@ -10,6 +10,7 @@
 
 #include "server/op/lineage.h"
 #include "server/op/op.h"
+#include "server/op/placer.h"
 #include "server/op/pull.h"
 #include "server/op/repair.h"
 #include "server/op/siblings.h"
@@ -148,7 +149,11 @@ void Catalog::look_after(const BlockId& block) {
     undecided_ = true;
     return;
   }
-  if (context_.index.thin_count() > 0) context_.repair->wake();
+  // Where each target that works has its fragment already, repair could do nothing.
+  const auto width = static_cast<int>(context_.options.scheme.width());
+  const int targets = std::min(width, std::popcount(context_.placer->usable()));
+  const bool hopeful = std::popcount(readable(*located)) < targets;
+  if (context_.index.thin_count() > 0) context_.repair->wake(hopeful);
 }
 
 void Catalog::drop(const BlockId& block, const Located& located) {

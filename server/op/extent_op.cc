@@ -50,6 +50,8 @@ void ExtentOp::detach() {
   VARVE_ASSERT(at_.pull != nullptr);
   at_.pull = nullptr;
   at_.part = nullptr;
+  while (FencePart* part = fences_.pop())
+    part_back(*part, Status());
 }
 
 void ExtentOp::run() {
@@ -153,8 +155,6 @@ void ExtentOp::note_back() {
       reactor().make_ready(*at_.pull);  // it may detach this op now
     } else if (!fences_.empty()) {
       at_.pull->fenced(*this);
-      while (FencePart* part = fences_.pop())
-        part_back(*part, Status());
     }
   }
   if (stage_ != Stage::kLost) return;
@@ -252,7 +252,7 @@ void ExtentOp::finish(Status status) {
     if (!from_dram_ && !read_here_) metrics.pull_bytes_shared.add(at_.bytes);
   }
   const Begin was = at_;
-  const bool no_header = stage_ == Stage::kLead;
+  const bool no_header = stage_ == Stage::kLead && !block.header_present;
   at_ = Begin{};
   if (read_here_) context_.pulls->reading_drop(was.bytes);
   context_.tier.unpin(block);

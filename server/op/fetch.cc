@@ -141,7 +141,7 @@ void FetchTable::done(Fetch& fetch) {
   const Nanos took_ns = context_.reactor.now_ns() - fetch.started_ns;
   context_.metrics.pull_stage_read.record(took_ns);
   mean_ns_ = mean_ns_ - (mean_ns_ >> kMeanShift) + (took_ns >> kMeanShift);
-  if (read.status.ok() && lead) {
+  if (read.status.ok() && lead && !fetch.given_up) {
     VARVE_ASSERT(!read.attempt.is_none());
     block.attempt = read.attempt;
     block.fingerprint = read.fingerprint;
@@ -163,6 +163,13 @@ void FetchTable::done(Fetch& fetch) {
 void FetchTable::watch() {
   if (context_.options.scheme.m == 0) return;  // nothing else could be read
   const Nanos now_ns = context_.reactor.now_ns();
+  bool freed = false;
+  for (uint32_t t = 0; t < targets_.size(); ++t) {  // who waits for a share may do without it
+    if (!targets_[t].was_full || !context_.flash.target_suspect(t)) continue;
+    targets_[t].was_full = false;
+    freed = true;
+  }
+  if (freed) context_.pulls->wake_all();
   for (const auto& fetch : pool_.all()) {
     if (fetch->block == nullptr || fetch->read.held) continue;
     const bool suspect = context_.flash.target_suspect(fetch->target);
@@ -174,6 +181,11 @@ void FetchTable::watch() {
       continue;
     }
     TierBlock& block = *fetch->block;
+    if (suspect && !is_needed(*fetch)) {
+      // Not late but lost, as for those who come now; the read goes on for whoever joins it.
+      DramTier::wake(block, fetch->read.extent, Status::unavailable("its target is suspect"));
+      continue;
+    }
     for (ExtentWaiter* waiter = block.waiters.front(); waiter != nullptr; waiter = waiter->next) {
       if (waiter->extent != fetch->read.extent) continue;
       static_cast<ExtentOp*>(waiter->owner)->late();
@@ -181,18 +193,24 @@ void FetchTable::watch() {
   }
 }
 
+// The block cannot be read without this target, or is not to be read at all any more.
+bool FetchTable::is_needed(const Fetch& fetch) const {
+  const TierBlock& block = *fetch.block;
+  const std::optional<Located> located = context_.index.find(block.block);
+  if (block.doomed || !located || located->state != BlockState::kFlash) return true;
+  const uint16_t usable = context_.catalog->usable(*located);
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    if ((usable >> p & 1) == 0) continue;
+    if (context_.index.place_of(*located, p).target == fetch.target) return true;
+  }
+  return false;
+}
+
 // Other fragments have the header too: who waits for this one looks again. The block stays with the
 // read that fills it.
 void FetchTable::give_up(Fetch& fetch) {
   TierBlock& block = *fetch.block;
-  if (fetch.given_up || block.doomed) return;
-  const std::optional<Located> located = context_.index.find(block.block);
-  if (!located || located->state != BlockState::kFlash) return;
-  const uint16_t usable = context_.catalog->usable(*located);
-  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
-    if ((usable >> p & 1) == 0) continue;
-    if (context_.index.place_of(*located, p).target == fetch.target) return;  // it is needed
-  }
+  if (fetch.given_up || is_needed(fetch)) return;
   fetch.given_up = true;
   context_.metrics.pull_leads_given_up.add();
   context_.tier.forget(block);

@@ -55,6 +55,7 @@ class FetchTable {
 
  private:
   void start(Fetch& fetch, TierBlock& block, const flash::Place& place, Nanos wanted_ns);
+  bool is_needed(const Fetch& fetch) const;
   void give_up(Fetch& fetch);
   void done(Fetch& fetch);
   void returned(Fetch& fetch);

@@ -165,6 +165,27 @@ void PullOp::pop_pair() {
   if (next_pair(&pair)) wanted_ns_ = wanted_of(pair.extent);
 }
 
+// Layer-major, before all that was not begun yet.
+void PullOp::begin_again(PullPair pair) {
+  const auto later = [](PullPair a, PullPair b) {
+    return a.extent != b.extent ? a.extent > b.extent : a.item > b.item;
+  };
+  again_.insert(std::upper_bound(again_.begin(), again_.end(), pair, later), pair);
+  wanted_ns_ = wanted_of(again_.back().extent);
+}
+
+bool PullOp::is_ahead(PullPair pair) const {
+  if (part_->wants == nullptr) {
+    if (pair.extent < part_->extent_first || pair.extent >= part_->extent_end) return false;
+    return pair.extent != cursor_.extent ? pair.extent > cursor_.extent : pair.item >= cursor_.item;
+  }
+  PullPair other;
+  for (Cursor ahead = cursor_; at(ahead, &other); advance(ahead)) {
+    if (other == pair) return true;
+  }
+  return false;
+}
+
 // False, once: the client has fenced it before it began.
 bool PullOp::unfenced(PullPair pair) {
   const auto fenced = std::find(fenced_.begin(), fenced_.end(), pair);
@@ -187,15 +208,10 @@ void PullOp::fence(FencePart& part) {
   } else if (waiting != again_.end()) {
     again_.erase(waiting);
     --items_[index].extents_left;
-  } else if (index < items_.size()) {
-    Cursor ahead = cursor_;
-    PullPair other;
-    while (at(ahead, &other) && other != pair)
-      advance(ahead);
-    const bool begun = !at(ahead, &other);
-    if (!begun && fenced_.size() < kFencedMax) {
+  } else if (index < items_.size() && is_ahead(pair)) {
+    if (fenced_.size() < kFencedMax) {
       fenced_.push_back(pair);
-    } else if (!begun) {
+    } else {
       fail_item(index, Code::kOverloaded);  // nothing of this block is begun any more
     }
   }
@@ -284,8 +300,14 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
     launch(pair, *block, nullptr, false, false);  // there, or on its way for someone else
     return Began::kStarted;
   }
-  if (block != nullptr && block->doomed) {  // lost or replaced since: its place is another's now
-    fail_item(index, Code::kUnavailable);
+  if (block != nullptr && block->doomed) {
+    if (!block->header_present && context_.options.scheme.m > 0 && item.again < kAgainMax) {
+      ++item.again;  // another pull's read of the header failed, before this one had begun
+      context_.tier.unpin(*block);
+      item.block = nullptr;
+      return start_extent(pair);
+    }
+    fail_item(index, Code::kUnavailable);  // lost or replaced since: its place is another's now
     return Began::kFailed;
   }
   if (!located) located = context_.index.find(block_id(index));
@@ -483,12 +505,12 @@ void PullOp::extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t p
   } else if (!cut_short() && no_header && !wrong_asker && item.again < kAgainMax && located &&
              context_.options.scheme.m > 0 && !context_.catalog->is_gone(*located)) {
     // Nothing of the block was read: its header stands in other fragments too.
-    ++item.again;
-    if (item.block != nullptr && item.block->doomed) {
+    if (item.block != nullptr && item.block->doomed) {  // told to the first of those that waited
+      ++item.again;
       context_.tier.unpin(*item.block);
       item.block = nullptr;
     }
-    again_.push_back(pair);
+    begin_again(pair);
   } else if (!cut_short()) {
     const bool purged =
         status.code() == Code::kCancelled || (item.block != nullptr && item.block->purged);
@@ -629,7 +651,8 @@ Nanos PullOp::wanted_of(uint32_t extent) const {
   if (part_->wants != nullptr) return std::min(part_->first_wanted_ns, latest);
   const uint32_t layers =
       table_->extents[extent].layer_first - table_->extents[part_->extent_first].layer_first;
-  return std::min(part_->first_wanted_ns + part_->layer_ns * layers, latest);
+  // A nanosecond a layer keeps them in order where all are wanted at once.
+  return std::min(part_->first_wanted_ns + (part_->layer_ns + 1) * layers, latest);
 }
 
 }  // namespace varve

@@ -60,7 +60,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
     uint32_t base_slot = ~0u;   // leased by this pull
     uint16_t extents_left = 0;  // to be sent, or told lost
     uint16_t busy = 0;          // ExtentOps now
-    uint8_t again = 0;          // extents begun again with another fragment
+    uint8_t again = 0;          // begun again with another fragment's header
     Code code = Code::kOk;
     bool read = false;  // bytes came from flash for this pull
     TierBlock* block = nullptr;
@@ -69,7 +69,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
     uint32_t extent = 0, item = 0;
     uint32_t want = 0;
   };
-  static constexpr uint32_t kAgainMax = 64;    // per item
+  static constexpr uint32_t kAgainMax = 64;    // headers of one block
   static constexpr uint32_t kFencedMax = 256;  // not yet begun
 
   Status locate();
@@ -97,6 +97,8 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   bool next_pair(PullPair* pair) const;
   void pop_pair();
   bool unfenced(PullPair pair);
+  void begin_again(PullPair pair);
+  bool is_ahead(PullPair pair) const;
 
   BlockId block_id(uint32_t item) const;
   uint32_t position(uint32_t item) const;
@@ -112,7 +114,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   std::vector<Item> items_;       // capacity wire::kIdsMax
   uint32_t alive_ = 0;            // items that have not failed
   Cursor cursor_;                 // the next pair, behind those of again_
-  std::vector<PullPair> again_;   // begun and not sent: to begin again, the last first
+  std::vector<PullPair> again_;   // begun and not sent: to begin again, the first at the back
   std::vector<PullPair> fenced_;  // not begun, and not to be
   Nanos wanted_ns_ = 0;           // of the next pair
   uint64_t credit_bytes_ = 0;

@@ -178,6 +178,8 @@ void PushOp::fill_headers() {
 
 void PushOp::start_appends() {
   VARVE_ASSERT(grant_.spots.count >= context_.options.scheme.k, grant_.spots.count);
+  // Its append lays out the header that readers of the block in DRAM use.
+  VARVE_ASSERT(writes_[0].target != ~0u);
   wait(grant_.spots.count);
   for (FragmentWrite& write : writes_) {
     if (write.target != ~0u) context_.pushes->append(write);

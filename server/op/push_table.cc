@@ -140,9 +140,14 @@ bool PushTable::has_share(uint32_t target, uint32_t dram_pages) const {
   // Where every block has a fragment on every target nobody could do without it.
   const auto usable = static_cast<uint32_t>(std::popcount(context_.placer->usable()));
   if (of.attempts == 0 || usable <= context_.options.scheme.width()) return true;
-  const uint64_t limit = context_.tier.limit_bytes(Budget::kPush);
-  return of.attempts < std::max(1u, context_.options.pushes_max / 2) &&
-         bytes_of(of.dram_pages + dram_pages) <= limit / 2;
+  // Each block counts for all its targets: what one has when nothing is stuck, and half of the
+  // rest.
+  const uint32_t width = context_.options.scheme.width();
+  const uint64_t part = width == 1 ? 1 : usable + width;
+  const uint64_t whole = width == 1 ? 2 : uint64_t{2} * usable;
+  const uint64_t bytes = context_.tier.limit_bytes(Budget::kPush) * part / whole;
+  const uint64_t attempts = std::max<uint64_t>(1, context_.options.pushes_max * part / whole);
+  return of.attempts < attempts && bytes_of(of.dram_pages + dram_pages) <= bytes;
 }
 
 void PushTable::share_drop(uint32_t target, uint32_t dram_pages) {
@@ -155,7 +160,9 @@ void PushTable::share_drop(uint32_t target, uint32_t dram_pages) {
 bool PushTable::may_append(uint32_t target) const {
   const uint32_t half = std::max(1u, context_.options.appends_max / 2);
   if (slots_.available() == 0) return false;
-  return targets_[target].appends < half || !has_peer(context_, target);
+  // One that failed refuses at once, whatever its device holds on to.
+  return targets_[target].appends < half || !has_peer(context_, target) ||
+         !context_.flash.target_ok(target);
 }
 
 void PushTable::occupy(FragmentWrite& write) {

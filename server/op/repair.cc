@@ -42,7 +42,8 @@ RepairTable::~RepairTable() {
   context_.reactor.cancel(timer_);
 }
 
-void RepairTable::wake() {
+void RepairTable::wake(bool hopeful) {
+  if (!pass_.begun && !hopeful && paused_until_ns_ > context_.reactor.now_ns()) return;
   if (!pass_.begun) {
     // A fault makes many blocks thin, one after the other: not a pass for each.
     const Nanos now_ns = context_.reactor.now_ns();

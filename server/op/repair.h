@@ -31,7 +31,8 @@ class RepairTable final : public Task {
   RepairTable& operator=(const RepairTable&) = delete;
 
   // There may be thin blocks, or room for what they lack.
-  void wake();
+  // Not hopeful: nothing is known to be there that was not at the last pass, and a pause is kept.
+  void wake(bool hopeful = true);
   // This block is gone, leased or not: whoever rebuilds it stops.
   void forget(const BlockId& block);
   void run() override;

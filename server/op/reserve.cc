@@ -38,11 +38,16 @@ void give_space(OpContext& context, const PushOp::Grant& grant) {
 struct Taking {
   const Reserve& reserve;
   const PushOp::Grant& grant;
+  bool spare;                  // there are more targets than fragments
   Code code = Code::kNoSpace;  // why not
 
   static bool take(void* context, uint32_t position, uint32_t target) {
     auto& self = *static_cast<Taking*>(context);
     OpContext& shard = self.reserve.context;
+    if (self.spare && shard.flash.target_suspect(target)) {  // others can take it
+      self.code = Code::kOverloaded;
+      return false;
+    }
     if (!shard.pushes->has_share(target, self.reserve.dram_pages)) {
       shard.metrics.push_share_full.add();
       self.code = Code::kOverloaded;
@@ -67,7 +72,7 @@ Code reserve_space(const Reserve& reserve, const BlockId& block, PushOp::Grant* 
   if (!context.flash.slice_ready(slice)) return Code::kOverloaded;  // being recovered
   const auto usable = static_cast<uint32_t>(std::popcount(context.placer->usable()));
   if (usable < scheme.k) return Code::kUnavailable;
-  Taking taking{reserve, *grant};
+  Taking taking{reserve, *grant, usable > scheme.width()};
   grant->spots = context.placer->place(block.base, ~0u, 0, Taking::take, &taking);
   for (uint32_t p = 0; p < kWidthMax; ++p) {
     if (p >= scheme.width() || grant->spots.target[p] == Placer::kNone) grant->pages[p] = 0;

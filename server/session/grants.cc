@@ -329,6 +329,9 @@ void Grants::try_commit(Grant& grant) {
   }
   grant.leaving = true;
   if (grant.sends == 0) return submit_commit(grant);
+  // Only followers are waited for, whose lanes have a bound of their own: their slowness is not the
+  // writer's.
+  scope_.context.reactor.cancel(grant.timer);
   scope_.context.metrics.follow_waits.add();
 }
 

@@ -146,7 +146,8 @@ void Requests::submit_pull_parts(PendingPull& request, const wire::Pull& body,
     part.extent_end = range.end;
     part.wants = request.want_count == 0 ? nullptr : request.wants.data() + want_begin;
     part.want_count = want_end - want_begin;
-    part.first_wanted_ns = request.began_ns + bounded(body.slack_ns);
+    // Who asks for single extents waits for them with a layer that should be there already.
+    part.first_wanted_ns = request.want_count > 0 ? 0 : request.began_ns + bounded(body.slack_ns);
     part.layer_ns = bounded(body.layer_ns);
     ++request.parts_out;
     context.shards[s]->submit(part);

@@ -285,7 +285,7 @@ TEST(Index, NeedsNoMoreBytesABlockThanItsSchemeSays) {
   constexpr uint32_t kBlocks = 100'000;
   for (const Scheme scheme : kSchemes) {
     const Index index({.blocks_max = kBlocks, .scheme = scheme});
-    const uint64_t block_bytes = 48 + 10 + 12 + 6 + 1 + 16 * scheme.width();
+    const uint64_t block_bytes = 48 + 10 + 12 + 6 + 2 + 1 + 16 * scheme.width();
     EXPECT_LE(index.memory_bytes(), kBlocks * block_bytes + 400) << scheme.text();
     EXPECT_GE(index.memory_bytes(), kBlocks * block_bytes) << scheme.text();
     EXPECT_LE(index.memory_bytes(), uint64_t{96} * scheme.width() * kBlocks) << scheme.text();

@@ -199,7 +199,7 @@ TEST(Pull, TellsFlashAndSessionWhenEachLayerIsWanted) {
   rig.hold_credit = false;
   rig.answer_credit();
   rig.finish(*pull);
-  EXPECT_EQ(rig.flash.read_wanted_ns, (std::vector<Nanos>{1000000, 1000500, 1001000, 1001500}));
+  EXPECT_EQ(rig.flash.read_wanted_ns, (std::vector<Nanos>{1000000, 1000501, 1001002, 1001503}));
 }
 
 TEST(Pull, ReadsNothingWhenTheLeaseItNeedsIsOver) {
