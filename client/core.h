@@ -174,7 +174,7 @@ class Core final : public ClientCore, private SessionUser {
   enum class Hold : uint8_t { kTake, kGive };
   void hold_regions(const BoundLayout& layout, Hold hold);
   Pace& pace() { return pace_; }
-  Leases& leases() { return leases_; }
+  ClientLeases& leases() { return leases_; }
   const ExtentTable& table(FormatId format, uint32_t rank);  // of the session's scheme
   PieceSend* take_piece() { return pieces_.take(); }
   void give_piece(PieceSend* piece);
@@ -236,7 +236,7 @@ class Core final : public ClientCore, private SessionUser {
   std::vector<std::unique_ptr<Region>> regions_;
   std::map<OpId, std::unique_ptr<ClientOp>> ops_;
   std::map<uint64_t, ClientOp*> routes_;  // wire op -> op
-  Leases leases_{*this};
+  ClientLeases leases_{*this};
   std::deque<Event> events_;
   Pool<PieceSend> pieces_;
   Scheme scheme_;  // of the newest session

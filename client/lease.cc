@@ -22,11 +22,11 @@ uint64_t ClientLease::part_of(std::span<const BaseId> ids) const {
   return covering != nullptr ? covering->lease : parts.front().lease;
 }
 
-bool Leases::is_over(const ClientLease& lease) const {
+bool ClientLeases::is_over(const ClientLease& lease) const {
   return lease.expires_ns <= core_.reactor().now_ns();
 }
 
-uint64_t Leases::add(ClientLease lease) {
+uint64_t ClientLeases::add(ClientLease lease) {
   VARVE_ASSERT(!lease.parts.empty());
   VARVE_ASSERT(lease.renewal == 0);
   std::erase_if(leases_, [this](const auto& held) {
@@ -36,35 +36,35 @@ uint64_t Leases::add(ClientLease lease) {
   return last_;
 }
 
-ClientLease* Leases::find_any(uint64_t lease) {
+ClientLease* ClientLeases::find_any(uint64_t lease) {
   const auto found = leases_.find(lease);
   const ClientSession& session = core_.session();
   if (found == leases_.end() || session.state() != SessionState::kReady) return nullptr;
   return found->second.boot_id == session.hello().boot_id ? &found->second : nullptr;
 }
 
-ClientLease* Leases::find(uint64_t lease) {
+ClientLease* ClientLeases::find(uint64_t lease) {
   ClientLease* found = find_any(lease);
   return found != nullptr && !is_over(*found) ? found : nullptr;
 }
 
-Nanos Leases::left_ns(uint64_t lease) const {
+Nanos ClientLeases::left_ns(uint64_t lease) const {
   const auto found = leases_.find(lease);
   if (found == leases_.end() || is_over(found->second)) return 0;
   return found->second.expires_ns - core_.reactor().now_ns();
 }
 
-bool Leases::empty() const {
+bool ClientLeases::empty() const {
   return std::all_of(leases_.begin(), leases_.end(),
                      [this](const auto& held) { return is_over(held.second); });
 }
 
-bool Leases::is_half_over(uint64_t lease) {
+bool ClientLeases::is_half_over(uint64_t lease) {
   const ClientLease* held = find(lease);
   return held != nullptr && 2 * left_ns(lease) <= held->lease_ms * kMillisecond;
 }
 
-void Leases::release(uint64_t lease) {
+void ClientLeases::release(uint64_t lease) {
   const auto found = leases_.find(lease);
   if (found == leases_.end()) return;
   for (const ServerLease& part : found->second.parts)
@@ -72,7 +72,7 @@ void Leases::release(uint64_t lease) {
   leases_.erase(found);
 }
 
-void Leases::release_on_wire(uint64_t server_lease) {
+void ClientLeases::release_on_wire(uint64_t server_lease) {
   VARVE_ASSERT(server_lease != 0);
   ClientSession& session = core_.session();
   if (!session.usable()) return;  // it goes with its session

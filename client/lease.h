@@ -32,9 +32,9 @@ struct ClientLease {  // what one match was promised, over all its batches
   uint64_t part_of(std::span<const BaseId> ids) const;
 };
 
-class Leases {
+class ClientLeases {
  public:
-  explicit Leases(Core& core) : core_(core) {}
+  explicit ClientLeases(Core& core) : core_(core) {}
 
   uint64_t add(ClientLease lease);
   // The lease if it is of this session and not over; else null.

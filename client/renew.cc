@@ -94,7 +94,7 @@ void ClientRenewOp::finish(Status status) {
   stage_ = Stage::kDone;
   for (const uint64_t wire_op : wire_ops_)
     core_.unroute(wire_op);
-  Leases& leases = core_.leases();
+  ClientLeases& leases = core_.leases();
   ClientLease* lease = leases.find_any(request_.lease);
   const bool ours = lease != nullptr && lease->renewal == id_;
   if (ours) lease->renewal = 0;

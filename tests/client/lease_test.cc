@@ -42,7 +42,7 @@ TEST(ClientLeaseTest, ThePartThatCoversThePull) {
 
 struct LeasesTest : testing::Test {
   LeasesTest() { EXPECT_TRUE(rig.ready()); }
-  Leases& leases() { return dynamic_cast<Core&>(*rig.core).leases(); }
+  ClientLeases& leases() { return dynamic_cast<Core&>(*rig.core).leases(); }
   uint64_t add(uint32_t lease_ms) {
     ClientLease lease = lease_over({{0}});
     lease.lease_ms = lease_ms;
