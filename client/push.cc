@@ -211,6 +211,7 @@ void ClientPushOp::take_grant(Window& window, uint32_t index, const Attempt& att
   VARVE_ASSERT(block.answer == Answer::kAsked && !block.settled);
   block.answer = Answer::kGranted;
   block.attempt = attempt;
+  block.granted_by = window.wire_op;
   block.code = Code::kOk;
   block.entries.resize(table_->count());
   ++window.unsettled;
@@ -316,7 +317,7 @@ ClientPushOp::Sent ClientPushOp::send_window(Window& window) {
 
 ClientPushOp::Sent ClientPushOp::send_extent(Window& window, uint32_t index) {
   const Block& block = blocks_[index];
-  if (block.answer != Answer::kGranted || block.settled) return Sent::kAll;
+  if (block.granted_by != window.wire_op || block.settled) return Sent::kAll;
   const ExtentSpec& spec = table_->extents[window.extent];
   while (window.offset < spec.bytes) {
     if (send_piece(window, index, spec) == Sent::kNoRoom) return Sent::kNoRoom;

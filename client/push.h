@@ -52,6 +52,7 @@ class ClientPushOp final : public ClientOp {
     bool told = false;        // a kReserved named its attempt
     Nanos not_before_ns = 0;  // refused or busy: the pause before it is asked for again
     Attempt attempt;
+    uint64_t granted_by = 0;  // the window that sends it: an earlier one may be over it as well
     std::vector<ExtentEntry> entries;
   };
   // One RESERVE: a run of blocks, and the cursor of what was sent of them, extent-major.

@@ -89,6 +89,27 @@ TEST_F(PushTest, LayersLeaveAsTheyBecomeFinal) {
   expect_stored(rig, 1);
 }
 
+// The window that was refused it goes on meanwhile, and has sent other blocks' first layers
+// already.
+TEST_F(PushTest, ABlockThatALaterWindowWasGrantedIsSentByThatOneOnly) {
+  RigOptions options;
+  options.daemon.grants_max = 1;  // of a RESERVE
+  KvRig rig({70000, 80000, 90000}, 3, options);
+  fill(rig, 0, 3);
+  const OpId op = *rig.core->push(rig.push_of(ids_of(0, 3)));
+  EXPECT_TRUE(rig.core->push_layer(op, 0).ok());
+  ASSERT_TRUE(rig.run_until([&] { return rig.daemon->reservations() == 3; }));
+  rig.run_for(10 * kMillisecond);
+  EXPECT_TRUE(rig.core->push_layer(op, 1).ok());
+  EXPECT_TRUE(rig.core->push_layer(op, 2).ok());
+  const Event event = rig.finish(op);
+  EXPECT_TRUE(event.status.ok()) << event.status.what();
+  EXPECT_EQ(event.codes, std::vector<Code>(3, Code::kOk));
+  EXPECT_EQ(event.bytes, 3 * 240000u) << "each block once";
+  for (uint32_t b = 0; b < 3; ++b)
+    expect_stored(rig, b);
+}
+
 // Extent-major: no block's later extent before another's earlier one.
 TEST_F(PushTest, EveryBlocksFirstExtentComesBeforeAnySecond) {
   KvRig rig(kLayers, 3);

@@ -199,7 +199,8 @@ TEST(StripeInTest, OnlyWhatVerifiesCounts) {
   for (const bool crc : {true, false}) {
     World other({2, 1}, {70000, 70000}, 3);
     wrong = other.entry(0);
-    (crc ? wrong.stored_crc : reinterpret_cast<uint32_t&>(wrong.decoded_xxh3)) ^= 1;
+    wrong.stored_crc ^= crc ? 1 : 0;
+    wrong.decoded_xxh3 ^= crc ? 0 : 1;
     EXPECT_EQ(other.stripe->owe(0, Why::kLost, wrong), Owe::kTaken);
     other.want(sight);
     EXPECT_TRUE(other.arrive(2));
