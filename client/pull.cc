@@ -436,8 +436,9 @@ bool ClientPullOp::send_wants(uint64_t wire_op, std::span<const uint32_t> blocks
   wire::Pull body;
   body.format = core_.find_format(request_.format)->handle;
   body.rank = request_.rank;
-  const ClientLease* lease =
-      request_.lease == 0 || resent_ ? nullptr : core_.leases().find(request_.lease);
+  const ClientLease* lease = request_.lease == 0 || resent_ || !wants_leased_
+                                 ? nullptr
+                                 : core_.leases().find(request_.lease);
   if (lease != nullptr) {
     body.lease = lease->part_of(ids);
     body.boot_id = lease->boot_id;

@@ -47,6 +47,8 @@ class ClientPullOp final : public ClientOp {
                   std::span<const wire::Want> wants);
   bool send_cancel(uint32_t block, uint32_t extent);
   bool may_ask() const { return retry_now(); }
+  // Wants name the lease no more. False: they did not.
+  bool forget_lease() { return std::exchange(wants_leased_, false) && request_.lease != 0; }
   void pause() { retry_later(Status()); }
   Nanos due_ns() const { return started_ns_ + std::min(request_.slack_ns, kDeadlineMax); }
 
@@ -109,6 +111,7 @@ class ClientPullOp final : public ClientOp {
   uint32_t receiving_ = 0;  // placements of ours under way
   uint64_t wire_op_ = 0;
   Rebuild rebuild_;
+  bool wants_leased_ = true;
   bool resent_ = false, pulled_ = false, fenced_ = false;
   bool told_ = false;  // by PULLED, of each block how it ended
   Status pulled_status_;

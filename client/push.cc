@@ -294,6 +294,13 @@ bool ClientPushOp::extent_final(uint32_t extent) const {
 }
 
 void ClientPushOp::send() {
+  // Pieces of one parity come in order: what is half sent goes on before an older window begins
+  // another.
+  if (parity_.under_way()) {
+    Window* half = find_window(parity_window_);
+    VARVE_ASSERT(half != nullptr, parity_window_);
+    if (send_window(*half) == Sent::kNoRoom) return;
+  }
   for (Window& window : windows_) {
     if (window.answered && send_window(window) == Sent::kNoRoom) return;
   }
@@ -318,6 +325,7 @@ ClientPushOp::Sent ClientPushOp::send_window(Window& window) {
 ClientPushOp::Sent ClientPushOp::send_extent(Window& window, uint32_t index) {
   const Block& block = blocks_[index];
   if (block.granted_by != window.wire_op || block.settled) return Sent::kAll;
+  VARVE_ASSERT(block.answer == Answer::kGranted, index);
   const ExtentSpec& spec = table_->extents[window.extent];
   while (window.offset < spec.bytes) {
     if (send_piece(window, index, spec) == Sent::kNoRoom) return Sent::kNoRoom;
@@ -376,8 +384,10 @@ ClientPushOp::Sent ClientPushOp::send_parity(Window& window, uint32_t index) {
   const StripeOut::Of of{BlockId{request_.ids[index], request_.rank}, block.attempt,
                          request_.slots[index], stripe};
   if (!parity_.is(of)) {
+    VARVE_ASSERT(!parity_.under_way(), parity_window_);
     parity_.drop();
     parity_.begin(*table_, layout_, of);
+    parity_window_ = window.wire_op;
   }
   while (!parity_.finished()) {
     if (send_parity_piece(window, index) == Sent::kNoRoom) return Sent::kNoRoom;

@@ -100,6 +100,7 @@ class ClientPushOp final : public ClientOp {
   std::vector<Block> blocks_;
   std::deque<Window> windows_;  // oldest first; gone when nothing of them is owed
   StripeOut parity_;            // of the one block whose parity is leaving
+  uint64_t parity_window_ = 0;  // and the window that sends it
   std::vector<bool> layer_final_;
   uint32_t sending_ = 0;  // pieces that refer to the caller's memory
   uint32_t unsettled_ = 0;

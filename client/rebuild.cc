@@ -71,7 +71,11 @@ void Rebuild::run() {
       const Status status = stripe.rebuild(sight, pull_.layout(), core_.gather());
       if (!status.ok()) {
         ++core_.count().corrupt_extents;
-        pull_.fail_block(stripe.of().block, status.code());
+        if (stripe.owes(Why::kLost)) {
+          pull_.fail_block(stripe.of().block, status.code());
+        } else {
+          refuse_hedges(stripe);  // the original may still come
+        }
         drop_settled(stripe);
       }
     }
@@ -298,9 +302,14 @@ void Rebuild::take_pulled(Ask& ask, const wire::PulledView& answer) {
     return pull_.cancel(Status::invalid("PULLED does not fit the pull"));
   }
   answered(ask);
-  const bool again = whole && is_for_now(code);
+  // The pull's lease may have ended since; its blocks are still there.
+  const bool leased = whole && code == Code::kTimedOut && pull_.forget_lease();
+  bool any_again = leased;
   for (uint32_t i = 0; i < ask.blocks.size(); ++i) {
-    const bool failed = whole || answer.codes[i] != 0;
+    const Code of_block = whole ? code : static_cast<Code>(answer.codes[i]);
+    const bool failed = of_block != Code::kOk;
+    const bool again = failed && (leased || is_for_now(of_block));
+    any_again = any_again || again;
     for (auto& [key, stripe] : active_) {
       if (key.second != ask.blocks[i] || (!failed && stripe.owes())) continue;
       for (StripeIn::Source& source : stripe.sources()) {
@@ -314,7 +323,7 @@ void Rebuild::take_pulled(Ask& ask, const wire::PulledView& answer) {
       }
     }
   }
-  if (again) pull_.pause();
+  if (any_again) pull_.pause();
 }
 
 // A source that is lost itself: the next plan chooses another. One that is late stays the best

@@ -34,6 +34,7 @@ class StripeOut {
   bool is(const Of& of) const { return table_ != nullptr && of_ == of; }
   bool is_of(const Attempt& attempt) const { return table_ != nullptr && of_.attempt == attempt; }
   void begin(const ExtentTable& table, const BoundLayout& layout, const Of& of);
+  bool under_way() const { return table_ != nullptr && !finished(); }
   bool finished() const { return offset_ == stripe().bytes; }
   // The piece to send next; made when the round before has left. None: the scratch is full.
   std::optional<Piece> piece();
