@@ -523,8 +523,8 @@ uint32_t Index::thin_count() const {
 
 uint64_t Index::memory_bytes() const {
   const State& s = *state_;
-  const uint64_t elsewhere = IndexBytes::kPolicy + IndexBytes::kTierMap + IndexBytes::kLineage +
-                             IndexBytes::kSiblings;
+  const uint64_t elsewhere =
+      IndexBytes::kPolicy + IndexBytes::kTierMap + IndexBytes::kLineage + IndexBytes::kSiblings;
   return s.buckets.capacity() * sizeof(Bucket) + s.bases.capacity() * sizeof(BaseEntry) +
          s.fragments.capacity() * sizeof(Fragment) + s.options.blocks_max * elsewhere +
          sizeof(State);

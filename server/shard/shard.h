@@ -35,7 +35,7 @@ struct ShardOptions {
   uint64_t pull_window_bytes = 4 * kMiB;  // of one PullOp, credit asked at once
   uint32_t pull_windows_max = 5;          // of one PullOp in progress, so that reads overlap sends
   uint32_t lease_ms_max = 60000;
-  uint32_t sibling_ms_max = 60000;  // a run that lacks a rank for longer is dropped
+  uint32_t sibling_ms_max = 60000;                  // a run that lacks a rank for longer is dropped
   uint64_t repair_bytes_per_s = 200 * 1000 * 1000;  // written on average; 0 = no repair
   uint64_t epoch = 1;                               // of the map: reserve and commit carry it
 };

@@ -26,7 +26,7 @@ struct RigOptions {
   uint32_t ranks = 1;
   std::vector<uint32_t> layer_bytes = {70000, 70000, 200000, 70000};
   uint32_t repair_pages = 512;  // besides
-  OpOptions op;  // with the scheme
+  OpOptions op;                 // with the scheme
 };
 
 class Rig {
