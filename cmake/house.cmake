@@ -138,6 +138,36 @@ function(varve_program name path)
   endif()
 endfunction()
 
+# varve_mutants(program path): a program for each section of path/mutants.txt, which has that one
+# fault planted; only the target varve_mutants builds them. An object goes before the member of an
+# archive that has the same symbols, so one file is compiled for each and nothing else.
+function(varve_mutants program path)
+  if(NOT TARGET ${program})
+    return()
+  endif()
+  set(list ${CMAKE_SOURCE_DIR}/${path}/mutants.txt)
+  set(mutate ${CMAKE_SOURCE_DIR}/${path}/mutate.py)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  get_target_property(libraries ${program} LINK_LIBRARIES)
+  add_custom_target(varve_mutants)
+  file(STRINGS ${list} lines REGEX "^(\\[|file )")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^\\[(.*)\\]$")
+      set(name ${CMAKE_MATCH_1})
+      continue()
+    endif()
+    string(REPLACE "file " "" file "${line}")
+    set(source ${CMAKE_BINARY_DIR}/mutants/${name}/${file})
+    add_custom_command(
+      OUTPUT ${source}
+      COMMAND python3 ${mutate} ${list} ${name} ${CMAKE_SOURCE_DIR} ${source}
+      DEPENDS ${list} ${mutate} ${CMAKE_SOURCE_DIR}/${file})
+    add_executable(varve_mutant_${name} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${program}> ${source})
+    target_link_libraries(varve_mutant_${name} PRIVATE ${libraries})
+    add_dependencies(varve_mutants varve_mutant_${name})
+  endforeach()
+endfunction()
+
 # varve_tool(tools/x NAME program [DEPS rooms...] [LIBS libraries...] [DOUBLES])
 function(varve_tool path)
   cmake_parse_arguments(TOOL "DOUBLES" "NAME" "DEPS;LIBS" ${ARGN})

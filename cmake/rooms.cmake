@@ -66,6 +66,7 @@ if(TARGET varve_sim)
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(sim PROPERTIES TIMEOUT 600)
 endif()
+varve_mutants(varve_sim tests/sim)
 
 varve_fuzz(wire DEPS common/base common/model common/fabric common/wire)
 varve_fuzz(format DEPS common/base common/model)

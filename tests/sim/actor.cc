@@ -183,7 +183,7 @@ void Actor::start() {
   MatchRequest request;
   request.format = format_ids_[format_];
   request.ids = ids_[format_][document_];
-  request.lease_ms = random_.chance(800) ? 1000 : 0;
+  request.lease_ms = random_.chance(800) ? static_cast<uint32_t>(random_.between(500, 2000)) : 0;
   request.deadline_ns = 500 * kMillisecond;
   lease_until_ns_ = world_.now_ns() + request.lease_ms * kMillisecond;
   lease_boot_ = world_.boots();
@@ -226,8 +226,7 @@ void Actor::on_matched(const Event& event) {
   stats_.hit_blocks += n_blocks_;
   if (n_blocks_ > 0 && random_.chance(30)) return start_foreign();
   if (n_blocks_ > 0) return start_pull();
-  if (lease_ != 0) core_->release(lease_);
-  lease_ = 0;
+  let_go();
   start_push();
 }
 
@@ -376,10 +375,15 @@ void Actor::next_rank() {
     return;
   }
   if (++rank_ < library_.formats[format_].rank_count()) return start_pull();
-  if (lease_ != 0) core_->release(lease_);
-  lease_ = 0;
+  let_go();
   rank_ = 0;
   if (n_blocks_ < library_.blocks_max) start_push();
+}
+
+// Some are forgotten, and pin what they are of until they expire.
+void Actor::let_go() {
+  if (lease_ != 0 && random_.chance(700)) core_->release(lease_);
+  lease_ = 0;
 }
 
 void Actor::start_push() {
@@ -467,7 +471,8 @@ uint32_t Actor::format_of(const BlockId& block) const {
 ActorStats Actor::stats() const {
   ActorStats stats = stats_;
   stats.rebuilt_extents = core_->counters().rebuilt_extents;
-  stats.hedges_won = core_->counters().hedges_won;
+  stats.disconnects = core_->counters().disconnects;
+  stats.corrupt_extents = core_->counters().corrupt_extents;
   return stats;
 }
 

@@ -28,7 +28,8 @@ std::vector<uint32_t> document_tokens(const Library& library, uint32_t format, u
 
 struct ActorStats {
   uint64_t matches = 0, hit_blocks = 0, pulled_blocks = 0, missed_blocks = 0, pushed_blocks = 0;
-  uint64_t failed_pushes = 0, cancels = 0, rebuilt_extents = 0, hedges_won = 0;
+  uint64_t failed_pushes = 0, cancels = 0, rebuilt_extents = 0, corrupt_extents = 0,
+           disconnects = 0;
 };
 
 class Actor {
@@ -77,6 +78,7 @@ class Actor {
   void poison();
   void check_poison();
   void next_rank();
+  void let_go();
   std::vector<ConstByteSpan> layers_of(uint32_t slot) const;
   ByteSpan layer_bytes(uint32_t slot, uint32_t layer) const;
   const std::vector<LayerSpec>& layers() const { return library_.formats[format_].ranks[rank_]; }

@@ -3,6 +3,7 @@
 //
 //   varve_sim --seeds 200 --start 1     each seed twice; equal hashes, or it fails
 //   varve_sim --seed 7 --trace          one run, with its numbers
+//   varve_sim --seeds 60 --once --first up to the first that fails: how a mutant is caught
 //   varve_sim --regressions FILE        the seeds that failed once: one a line, # and why behind it
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ struct Arguments {
   uint64_t seeds = 0, start = 1, seed = 0;
   std::vector<uint64_t> listed;  // what runs
   bool chosen = false;
-  bool trace = false, mutant = false, once = false;
+  bool trace = false, mutant = false, once = false, first = false;
 };
 
 // False, with a message, when the file cannot be read or a line does not begin with a seed.
@@ -70,6 +71,8 @@ bool parse(int argc, char** argv, Arguments& out) {
       out.trace = true;
     else if (flag == "--once")
       out.once = true;
+    else if (flag == "--first")
+      out.first = true;
     else if (flag == "--mutant-ack-before-flush")
       out.mutant = true;
     else
@@ -78,14 +81,14 @@ bool parse(int argc, char** argv, Arguments& out) {
       std::fprintf(
           stderr,
           "varve_sim: bad argument %s\nusage: varve_sim --seeds N [--start S] | --seed X [--trace]"
-          " | --regressions FILE; [--once] [--mutant-ack-before-flush]\n",
+          " | --regressions FILE; [--once] [--first] [--mutant-ack-before-flush]\n",
           flag.c_str());
       return false;
     }
   }
+  if (out.seed > 0) out.listed.push_back(out.seed);
   for (uint64_t seed = out.start; seed < out.start + out.seeds; ++seed)
     out.listed.push_back(seed);
-  if (out.seed > 0) out.listed.push_back(out.seed);
   return out.chosen || !out.listed.empty();
 }
 
@@ -135,6 +138,7 @@ int main(int argc, char** argv) {
   uint64_t failed = 0;
   varve::sim::RunResult sum;
   for (const uint64_t seed : arguments.listed) {
+    if (arguments.first && failed > 0) break;
     varve::sim::RunResult a, b;
     if (!run_apart(seed, options, &a)) {
       ++failed;

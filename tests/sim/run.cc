@@ -34,7 +34,7 @@ void draw_coding(Random& random, NodeOptions& node) {
   // Many targets are small ones, or a run would be mostly zeros.
   node.slices = node.tight && width > 2 ? 2 : 4;
   node.shards = std::min(node.shards, node.slices);
-  node.target_bytes = (node.tight ? 8 : 16) * node.slices * kMiB;
+  node.target_bytes = (node.tight ? 8ull : 12ull) * node.slices * kMiB;
   node.arena_bytes = node.arena_bytes / node.scheme.k * width / kPageBytes * kPageBytes;
   node.repair_bytes = (random.chance(200) ? 512 : 1536) * kKiB;
 }
@@ -43,7 +43,8 @@ NodeOptions draw_node(Random& random, const RunOptions& run) {
   NodeOptions node;
   node.shards = static_cast<uint32_t>(random.between(1, 3));
   node.targets = static_cast<uint32_t>(random.between(1, 3));
-  node.target_bytes = (random.chance(300) ? 128 : 256) * kMiB;
+  node.slices = random.chance(300) ? kSlicesDefault : 8;
+  node.target_bytes = 8ull * node.slices * kMiB;
   if (random.chance(300)) {  // tight: what is pushed does not fit, eviction and reclaim must work
     node.tight = true;
     node.slices = 4;
@@ -59,7 +60,7 @@ NodeOptions draw_node(Random& random, const RunOptions& run) {
     node.faults.slow_per_mille = 20;
     node.faults.slow_ns = 20 * kMillisecond;
   }
-  node.target_faults = random.chance(300);
+  node.target_faults = random.chance(node.scheme.m > 0 ? 500 : 300);
   node.ack_before_flush_mutant = run.ack_before_flush_mutant;
   return node;
 }
@@ -98,7 +99,7 @@ class Run {
         stop_gracefully();
       }
       turn_for(setup_.below(300) * kMillisecond);
-      if (world_.options().target_faults && setup_.chance(500)) fail_at_rest(life + 1 == lives);
+      if (world_.options().target_faults && setup_.chance(700)) fail_at_rest(life + 1 == lives);
       world_.boot();
     }
     live(100 * kMillisecond, false);
@@ -188,7 +189,9 @@ class Run {
         if (last || ++absent == targets) continue;  // without any the node does not start
         world_.start_fault(target, fault);
       } else if (fault == StartFault::kRotted) {
-        if (const auto fragment = fragment_on(target)) {
+        for (uint64_t fragments = setup_.between(1, 4); fragments > 0; --fragments) {
+          const std::optional<Sighting> fragment = fragment_on(target);
+          if (!fragment) break;
           truth_.damaged(*fragment);
           world_.rot(*fragment);
         }
@@ -213,9 +216,7 @@ class Run {
     truth_.look();
     truth_.died();
   }
-  uint64_t evicted_now() const {
-    return static_cast<uint64_t>(world_.metric_sum("varve_evicted_blocks_total"));
-  }
+  uint64_t evicted_now() const { return truth_.evicted_in_this_life(); }
 
   // As the daemon does it: clients are told, those that stay are let go after half of the bound.
   void stop_gracefully() {
@@ -248,9 +249,6 @@ class Run {
   // I10: what was acknowledged durable and not evicted is found, with its bytes.
   void audit() {
     Actor& actor = *actors_[0];
-    for (uint32_t i = 0; i < 200 && !actor.ready(); ++i)
-      turn_for(50 * kMillisecond);
-    world_.expect(actor.ready(), "the client does not come back");
     for (uint32_t i = 0; i < 200 && world_.recovering(); ++i)
       turn_for(20 * kMillisecond);
     world_.expect(!world_.recovering(), "recovery does not end");
@@ -260,10 +258,7 @@ class Run {
       blocks.push_back({actor.format_of(block), block});
     });
     for (const auto& [format, block] : blocks) {
-      world_.expect(actor.audit(format, block), "audit pull refused");
-      for (uint32_t i = 0; i < 300 && !actor.audit_done(); ++i)
-        turn_for(10 * kMillisecond);
-      world_.expect(actor.audit_done(), "I8 an audit pull does not end");
+      pull_one(actor, format, block);
       truth_.look();
       if (actor.audit_code() == Code::kOk) {
         ++result_.audited_blocks;
@@ -277,11 +272,34 @@ class Run {
     }
   }
 
-  // Where there are targets and space for all of it, every block gets all its fragments in the end;
-  // and what lies there is what its header says.
+  // Again when it lost its session: a link may have gone silent before.
+  void pull_one(Actor& actor, uint32_t format, const BlockId& block) {
+    for (uint32_t tries = 0; tries < 5; ++tries) {
+      for (uint32_t i = 0; i < 200 && !actor.ready(); ++i)
+        turn_for(50 * kMillisecond);
+      world_.expect(actor.ready(), "the client does not come back");
+      const uint64_t disconnects = actor.stats().disconnects;
+      world_.expect(actor.audit(format, block), "audit pull refused");
+      for (uint32_t i = 0; i < 300 && !actor.audit_done(); ++i)
+        turn_for(10 * kMillisecond);
+      world_.expect(actor.audit_done(), "I8 an audit pull does not end");
+      if (actor.stats().disconnects == disconnects) return;
+    }
+  }
+
+  // What is at rest in the last life: no lease outlives its time, scrub finds what rotted, every
+  // block gets all its fragments where there are targets and space for them, and what lies there
+  // is what its header says.
   void complete() {
     const NodeOptions& node = world_.options();
+    turn_for(kLeaseMax + 100 * kMillisecond);
+    world_.expect(world_.metric("varve_lease_live") == 0, "I6 a lease outlives lease_ms_max");
     if (!is_exact(node)) return;
+    world_.scrub();
+    const int64_t passes = int64_t{node.shards} * node.targets;
+    for (uint32_t i = 0; i < 200 && scrubbed() < passes; ++i)
+      turn_for(100 * kMillisecond);
+    world_.expect(scrubbed() >= passes, "scrub does not end");
     const bool room = !node.tight && node.repair_bytes >= kMiB;
     const bool whole = room && node.targets >= node.scheme.width();
     for (uint32_t i = 0; i < 600 && whole && world_.thin_count() > 0; ++i) {
@@ -293,12 +311,12 @@ class Run {
     turn_for(1 * kSecond);
     truth_.look();
     for (const Sighting& fragment : world_.sightings()) {
-      if (truth_.is_damaged(fragment)) continue;
       world_.expect(world_.verifies(fragment), "I1 a fragment on a target does not verify: " +
                                                    short_name(fragment.block.base) + " position " +
                                                    std::to_string(fragment.position));
     }
   }
+  int64_t scrubbed() const { return world_.metric_sum("varve_flash_scrub_passes_total"); }
 
   void finish() {
     for (const auto& actor : actors_) {
@@ -307,6 +325,7 @@ class Run {
       result_.hit_blocks += stats.hit_blocks;
       result_.pulled_blocks += stats.pulled_blocks;
       result_.rebuilt_extents += stats.rebuilt_extents;
+      world_.expect(stats.corrupt_extents == 0, "I1 bytes left the node unverified");
       actor->close();
     }
     for (uint32_t i = 0; i < 200; ++i) {

@@ -1,6 +1,7 @@
 // What is seen, what is missed, and why that may be.
 #include "tests/sim/truth.h"
 
+#include <bit>
 #include <cstdio>
 
 namespace varve::sim {
@@ -14,7 +15,10 @@ std::string named(const BlockId& block) {
 }  // namespace
 
 uint64_t Truth::evicted_in_this_life() const {
-  return static_cast<uint64_t>(world_.metric_sum("varve_evicted_blocks_total"));
+  // Reclaim drops instead of copying, too.
+  return static_cast<uint64_t>(
+      world_.metric_sum("varve_evicted_blocks_total") +
+      world_.metric("varve_reclaim_fragments_total", "verdict=\"dropped\""));
 }
 
 uint32_t Truth::reachable() const {
@@ -58,27 +62,30 @@ void Truth::look() {
 
 void Truth::see(const Sighting& sighting, Known& known) {
   const uint32_t p = sighting.position;
-  const bool moved = known.attempt.is_none() || known.places[p] != sighting.place;
-  known.seen |= 1u << p;
-  known.places[p] = sighting.place;
-  known.settled |= sighting.settled;
-  if (moved) {
+  if (known.places[p] != sighting.place) known.checked &= ~(1u << p);
+  if ((known.checked >> p & 1) == 0) {
     // Not there: it is a copy whose flush is still under way, and the one before it counts on.
     const auto header = world_.header_at(sighting.place);
     if (header && header->base == sighting.block.base && header->rank == sighting.block.rank) {
       world_.expect(header->position == p, "a fragment is taken for that of another position");
-      if (header->attempt != known.attempt) {  // written anew since
-        std::fill(std::begin(known.copies), std::end(known.copies), 0);
+      if (header->attempt != known.attempt) {
+        world_.expect((known.checked & known.seen) == 0,
+                      "I3 fragments of two attempts are one block: " + named(sighting.block));
+        const uint32_t seen = known.seen;
+        if (!known.attempt.is_none()) known = Known();  // written anew
+        known.seen = seen;
         known.attempt = header->attempt;
-        known.settled = sighting.settled;
-        known.seen = 1u << p;
       }
+      known.checked |= 1u << p;
     }
   }
+  known.seen |= 1u << p;
+  known.places[p] = sighting.place;
+  known.settled |= sighting.settled;
   if (!damaged_.contains(spot_of(sighting))) known.copies[p] |= 1u << sighting.place.target;
 }
 
-// Placement: no two fragments of a block on one target.
+// Placement: no two fragments of a block on one target. And k of them, or nobody may see it.
 void Truth::check_seen(const BlockId& block, const Known& known) const {
   uint32_t targets = 0;
   for (uint32_t p = 0; p < kWidthMax; ++p) {
@@ -87,6 +94,9 @@ void Truth::check_seen(const BlockId& block, const Known& known) const {
     world_.expect((targets & target) == 0, "two fragments of " + named(block) + " on one target");
     targets |= target;
   }
+  const bool few =
+      known.settled && known.seen != 0 && !enough(static_cast<uint32_t>(std::popcount(known.seen)));
+  world_.expect(!few || world_.any_fault(), "I2 too few fragments make a block: " + named(block));
 }
 
 // For people who look for the cause.

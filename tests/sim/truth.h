@@ -32,23 +32,21 @@ class Truth {
   void damaged(const Sighting& fragment);                  // in a bad sector, or rotted
   std::vector<Sighting> on_target(uint32_t target) const;  // as of the last look
 
-  bool is_damaged(const Sighting& fragment) const { return damaged_.contains(spot_of(fragment)); }
-
   // On flash, and k positions are in reach: nothing may cost it but an eviction.
   bool is_safe(const BlockId& block) const;
   // On flash when it was last looked at.
   bool is_known(const BlockId& block) const { return known_.contains(block); }
   // It was beyond what the scheme bears, in some life, since it was last acknowledged.
   bool is_excused(const BlockId& block) const { return excused_.contains(block); }
-  // Blocks evicted, of which some had to go without a trace of which.
   uint64_t evicted_in_this_life() const;
 
  private:
   struct Known {
-    Attempt attempt;                  // none: no header of it was seen on its platter yet
-    uint32_t copies[kWidthMax] = {};  // bit t: target t has a sound fragment of this position
-    flash::Place places[kWidthMax];   // as last seen
-    uint32_t seen = 0;                // bit p: in the index at the last look
+    Attempt attempt;                      // none: no header of it was seen on its platter yet
+    uint32_t copies[kWidthMax] = {};      // bit t: target t has a sound fragment of this position
+    flash::Place places[kWidthMax] = {};  // as last seen
+    uint32_t checked = 0;                 // bit p: the header there was seen, of this attempt
+    uint32_t seen = 0;                    // bit p: in the index at the last look
     bool settled = false;
   };
   using Spot = std::tuple<BlockId, uint32_t, uint32_t, uint32_t, uint32_t>;

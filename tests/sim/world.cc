@@ -186,7 +186,7 @@ Status World::boot_shard(Life& life, uint32_t shard,
   // A target that is stuck has failed (L6) within the life in which it happened.
   if (options_.target_faults) options.flash.io_ns_max = kIoNanosMax;
   options.pull_window_bytes = 256 * kKiB;
-  options.lease_ms_max = 2000;
+  options.lease_ms_max = static_cast<uint32_t>(kLeaseMax / kMillisecond);
   options.pushes_max = 64;
   options.pulls_max = 32;
   VARVE_TRY(auto opened, Shard::open(env_, reactor, arena, targets, std::move(devices), options));
@@ -451,6 +451,11 @@ uint32_t World::thin_count() const {
   for (const auto& shard : life_->shards)
     sum += shard->index().thin_count();
   return sum;
+}
+
+void World::scrub() {
+  for (const auto& shard : life_->shards)
+    shard->flash().scrub_now();
 }
 
 uint64_t World::page_of(const flash::Place& place) const {

@@ -22,6 +22,8 @@
 
 namespace varve::sim {
 
+inline constexpr Nanos kLeaseMax = 2 * kSecond;  // of the node
+
 struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   uint32_t shards = 1;
   uint32_t targets = 2;
@@ -116,6 +118,7 @@ class World {
   std::vector<Sighting> sightings() const;
   bool is_published(const BlockId& block) const;
   uint32_t thin_count() const;
+  void scrub();  // begins everywhere
   // The header of a fragment as its platter has it, power cut or not, when it is one of this life
   // of its segment.
   std::optional<flash::FragmentHeader> header_at(const flash::Place& place) const;
