@@ -279,7 +279,7 @@ Actor::Moment Actor::this_moment(uint32_t rank_count) const {
     moment.safe.push_back(safe);
     moment.stored.push_back(stored);
   }
-  moment.evicted = library_.truth->evicted_in_this_life();
+  moment.evicted = library_.truth->evicted();
   moment.boot = world_.boots();
   moment.recovering = world_.recovering();
   return moment;

@@ -216,7 +216,7 @@ class Run {
     truth_.look();
     truth_.died();
   }
-  uint64_t evicted_now() const { return truth_.evicted_in_this_life(); }
+  uint64_t evicted_now() const { return world_.evicted(); }
 
   // As the daemon does it: clients are told, those that stay are let go after half of the bound.
   void stop_gracefully() {

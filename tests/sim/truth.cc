@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdio>
+#include <utility>
 
 namespace varve::sim {
 
@@ -13,13 +14,6 @@ std::string named(const BlockId& block) {
 }
 
 }  // namespace
-
-uint64_t Truth::evicted_in_this_life() const {
-  // Reclaim drops instead of copying, too.
-  return static_cast<uint64_t>(
-      world_.metric_sum("varve_evicted_blocks_total") +
-      world_.metric("varve_reclaim_fragments_total", "verdict=\"dropped\""));
-}
 
 uint32_t Truth::reachable() const {
   uint32_t targets = 0;
@@ -51,8 +45,8 @@ void Truth::look() {
     known.seen = 0;
   for (const Sighting& sighting : world_.sightings())
     see(sighting, known_[sighting.block]);
-  const bool evicted = evicted_in_this_life() != evicted_;
-  evicted_ = evicted_in_this_life();
+  const uint64_t before = std::exchange(evicted_, world_.evicted());
+  const bool evicted = evicted_ != before;
   for (auto it = known_.begin(); it != known_.end();) {
     check_seen(it->first, it->second);
     it = missed(it->first, it->second, evicted) ? known_.erase(it) : std::next(it);

@@ -38,7 +38,7 @@ class Truth {
   bool is_known(const BlockId& block) const { return known_.contains(block); }
   // It was beyond what the scheme bears, in some life, since it was last acknowledged.
   bool is_excused(const BlockId& block) const { return excused_.contains(block); }
-  uint64_t evicted_in_this_life() const;
+  uint64_t evicted() const { return evicted_; }  // in this life, up to the last look
 
  private:
   struct Known {

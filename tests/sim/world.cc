@@ -337,6 +337,17 @@ int64_t World::metric_sum(const std::string& name) const {
   return sum;
 }
 
+uint64_t World::evicted() const {
+  int64_t sum = 0;
+  if (!alive()) return 0;
+  for (const auto& shard : life_->shards) {
+    const MetricSnapshot metrics = shard->metrics();
+    sum += metrics.number("varve_evicted_blocks_total");
+    sum += metrics.number("varve_reclaim_fragments_total", "verdict=\"dropped\"");
+  }
+  return static_cast<uint64_t>(sum);
+}
+
 void World::fault(uint32_t target, TargetFault fault) {
   VARVE_ASSERT(alive());
   VARVE_ASSERT(target < options_.targets, target);

@@ -100,6 +100,7 @@ class World {
   int64_t metric(const std::string& name, const std::string& labels = "") const;
   // Sum over all labels.
   int64_t metric_sum(const std::string& name) const;
+  uint64_t evicted() const;  // blocks of this life, those that reclaim dropped included
   // Injects a fault at one target of this life, for all its shards; kBadSector: bad_sector().
   void fault(uint32_t target, TargetFault fault);
   // One page of this fragment cannot be read any more in this life.
