@@ -280,7 +280,7 @@ void Catalog::recovery_done() {
   attempts_ = std::vector<Attempt>();
   undecided_ = false;
   killed_ = {};
-  if (context_.options.scheme.k > 1) {  // of one fragment there is no half
+  if (context_.options.scheme.width() > 1) {  // of one fragment there is no half
     losing_ = true;
     lose_cursor_ = 0;
     context_.reactor.make_ready(*this);
@@ -411,7 +411,8 @@ void Catalog::lose_some() {
     static void visit(void* context, const BlockId& block, const Located& located) {
       Catalog& self = static_cast<Step*>(context)->self;
       const bool few = located.state == BlockState::kGathering || self.is_gone(located);
-      if ((few && self.attempts_.empty()) || self.readable(located) != located.live) {
+      const bool odd = few || self.crowded(located).has_value();
+      if ((odd && self.attempts_.empty()) || self.readable(located) != located.live) {
         self.losses_.push_back({block, located});
       }
     }
@@ -425,11 +426,44 @@ void Catalog::lose_some() {
     if (few && attempts_.empty()) {
       context_.metrics.recovered_too_few.add();
       drop(block, *left);
+    } else if (attempts_.empty()) {
+      spread(block);
     }
   }
   losses_.clear();
   losing_ = lose_cursor_ != 0;
   if (losing_) context_.reactor.make_ready(*this);
+}
+
+// A position whose fragment is on the target of another one's.
+std::optional<uint32_t> Catalog::crowded(const Located& located) const {
+  static_assert(kTargetsMax <= 32);
+  uint32_t targets = 0;
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    if (!located.has(p)) continue;
+    const uint32_t target = 1u << context_.index.place_of(located, p).target;
+    if ((targets & target) != 0) return p;
+    targets |= target;
+  }
+  return std::nullopt;
+}
+
+// Recovery may find a copy that was given up when its target came to hold another fragment of the
+// block. Two on one target would be lost together: one goes, while enough are left, and repair
+// finds another target for it.
+void Catalog::spread(const BlockId& block) {
+  for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
+    const std::optional<Located> located = context_.index.find_any(block);
+    if (!located || located->state != BlockState::kFlash) return;
+    const auto left = static_cast<uint32_t>(std::popcount(readable(*located)));
+    const std::optional<uint32_t> position = crowded(*located);
+    if (!position || left <= context_.options.scheme.k) return;
+    const flash::Place place = context_.index.place_of(*located, *position);
+    context_.index.lose(*located, *position);
+    context_.flash.release(place);
+    context_.metrics.recovered_crowded.add();
+    look_after(block);
+  }
 }
 
 void Catalog::lose_failed(const BlockId& block, const Located& located) {

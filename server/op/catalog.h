@@ -11,6 +11,7 @@
 //      some are missing is thin, and repair is told.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -95,6 +96,8 @@ class Catalog final : public Task {
   };
   void lose_some();
   void lose_failed(const BlockId& block, const Located& located);
+  std::optional<uint32_t> crowded(const Located& located) const;
+  void spread(const BlockId& block);
   void look_after(const BlockId& block);
   bool gather(const flash::FragmentInfo& fragment, Located* located);
   uint32_t room_of(const BaseId& id, const Located& located) const;

@@ -144,6 +144,9 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_recovered_too_few_total", "",
            "Blocks of which recovery found fewer than k fragments of one attempt; dropped."},
           &m.recovered_too_few);
+  set.add({"varve_recovered_crowded_total", "",
+           "Fragments given up at recovery because their target held another of the block."},
+          &m.recovered_crowded);
   set.add({"varve_recovered_replaced_total", "", "Kept ones that a larger attempt replaced."},
           &m.replaced_older);
   set.add({"varve_reclaim_fragments_total", label("verdict", "dead"), "Asked for by reclaim."},

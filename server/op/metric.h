@@ -50,7 +50,7 @@ struct OpMetrics {
   Counter published, evicted_blocks, evicted_bytes, evict_skipped_leased, evict_skipped_grace;
   Counter evict_skipped_busy, evict_unsatisfied, siblings_dropped;
   Counter recovered_blocks, recovered_bytes, recovered_older, recovered_full, replaced_older;
-  Counter recovered_too_few, recovered_purged;
+  Counter recovered_crowded, recovered_too_few, recovered_purged;
   Counter reclaim_dead, reclaim_reinserted, reclaim_dropped;
   Counter lost[flash::kDropReasons];  // by flash::DropReason
   // purge

@@ -259,6 +259,36 @@ TEST(CodingTarget, OneThatFailsDuringRecoveryCostsNoBlockThatIsStillBeingFound) 
   EXPECT_EQ(rig.match({1}).found(), 1u);
 }
 
+// A copy that was given up comes back with a target that now holds another fragment of the block.
+TEST(CodingRecovery, LeavesNoTwoFragmentsOnOneTargetWhileOneCanBeSpared) {
+  for (const uint32_t found : {2u, 3u}) {
+    Rig rig(coded({2, 1}, 4));
+    Catalog& catalog = rig.operations->catalog();
+    for (uint32_t p = 0; p < found; ++p) {
+      const uint32_t target = p < 2 ? 0 : p;
+      const flash::FragmentInfo info{.block = rig.block(1),
+                                     .rank_count = 1,
+                                     .position = p,
+                                     .attempt = {.boot_generation = 1, .target = 0, .counter = 1},
+                                     .place = {.target = static_cast<uint8_t>(target),
+                                               .slice = 0,
+                                               .segment = 1,
+                                               .page = 10 * p,
+                                               .pages = 4,
+                                               .lead_pages = 2},
+                                     .block_bytes = 1000,
+                                     .mark = {}};
+      rig.flash.adopt(info.place, info.block);
+      EXPECT_TRUE(catalog.recovered(info));
+    }
+    catalog.recovery_done();
+    rig.settle();
+    EXPECT_EQ(live_of(rig, 1), 2u) << "of " << found << ": k stay, crowded or not";
+    EXPECT_EQ(rig.flash.fragments(), 2u);
+    EXPECT_EQ(rig.match({1}).found(), 1u);
+  }
+}
+
 // Rot that a reader finds: the extent is told lost, the block stays, the others of it are sent.
 TEST(CodingRot, CostsTheReaderARebuildOnly) {
   for (uint32_t position = 0; position < 3; ++position) {
