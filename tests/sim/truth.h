@@ -65,6 +65,7 @@ class Truth {
   bool exact_;
   bool recovered_ = false;
   uint32_t boot_ = 0;
+  Nanos spread_until_ns_ = 0;
   uint64_t evicted_ = 0;  // at the last look
   std::map<BlockId, Known> known_;
   std::set<BlockId> excused_;
