@@ -52,9 +52,10 @@ void RepairRig::boot() {
     target.geometry = {
         .slices = options.slices, .segment_pages = options.segment_pages, .scheme = options.scheme};
     infos.push_back(*flash::prepare_platter(*platters[t], target, uuid_, entropy_));
-    auto device =
-        FaultDevice::wrap(*reactor, make_memory_device(*reactor, *platters[t], {.seed = ++seed_}),
-                          {.volatile_cache = true, .seed = ++seed_});
+    const uint64_t memory_seed = ++seed_, fault_seed = ++seed_;
+    auto device = FaultDevice::wrap(
+        *reactor, make_memory_device(*reactor, *platters[t], {.seed = memory_seed}),
+        {.volatile_cache = true, .seed = fault_seed});
     devices.push_back(device.get());
     own.push_back(std::move(device));
   }
