@@ -172,7 +172,7 @@ RepairRig::Written& RepairRig::make(uint32_t n, uint32_t lies, uint32_t digest_l
     }
   }
   for (uint32_t e = 0; e < table.count(); ++e) {
-    if ((lies >> e & 1) != 0) w.extents[e][0] ^= std::byte{1};
+    if (e < 32 && (lies >> e & 1) != 0) w.extents[e][0] ^= std::byte{1};
     ExtentDigest digest(checksum_seed(block(n), e, w.attempt));
     digest.update(w.extents[e]);
     const auto bytes = static_cast<uint32_t>(w.extents[e].size());
