@@ -172,7 +172,8 @@ RepairRig::Written& RepairRig::make(uint32_t n, uint32_t lies, uint32_t digest_l
     }
   }
   for (uint32_t e = 0; e < table.count(); ++e) {
-    if (e < 32 && (lies >> e & 1) != 0) w.extents[e][0] ^= std::byte{1};
+    const uint32_t bit = e < 32 ? 1u << e : 0;  // of the first extents only
+    if ((lies & bit) != 0) w.extents[e][0] ^= std::byte{1};
     ExtentDigest digest(checksum_seed(block(n), e, w.attempt));
     digest.update(w.extents[e]);
     const auto bytes = static_cast<uint32_t>(w.extents[e].size());
@@ -180,7 +181,7 @@ RepairRig::Written& RepairRig::make(uint32_t n, uint32_t lies, uint32_t digest_l
                       .decoded_bytes = bytes,
                       .stripe = static_cast<uint16_t>(table.stripe_at(e)),
                       .stored_crc = digest.stored_crc(),
-                      .decoded_xxh3 = digest.decoded_xxh3() ^ (digest_lies >> e & 1)});
+                      .decoded_xxh3 = digest.decoded_xxh3() ^ ((digest_lies & bit) != 0)});
   }
   return w;
 }
