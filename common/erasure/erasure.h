@@ -1,8 +1,8 @@
 // erasure: Reed-Solomon coding of stripes of extents, column by column (docs/FORMAT.md 4.4).
 //
-// Owns: Coder (encode and rebuild are one thing: a linear map from k
-// positions to others), Gather (the columns of scattered bytes). Called by whoever pushes, pulls
-// degraded, repairs. Pure: no I/O, no clock, no allocation. Thread rule: values, free.
+// Owns: Coder: encode and rebuild are one thing, a linear map from k positions to others. Called by
+// whoever pushes, pulls degraded, repairs. Pure: no I/O, no clock, no allocation. Thread rule:
+// values, free.
 // Invariants:
 //   E1 any k of the k+m positions of a stripe give back the others, byte for byte; fewer give
 //      `unavailable` and write nothing.
@@ -12,5 +12,4 @@
 //      stored checksum, and the outcome against that of the lost extent (I1).
 #pragma once
 
-#include "common/erasure/coder.h"   // IWYU pragma: export
-#include "common/erasure/gather.h"  // IWYU pragma: export
+#include "common/erasure/coder.h"  // IWYU pragma: export

@@ -17,11 +17,10 @@
 //      target beyond the requests already at the device (I11); those others progress whatever the
 //      read load (a bounded share), so nothing starves.
 //   L6 a target with a request older than io_ns_max has failed: no new I/O to it, its blocks are
-//      lost for now, other targets do not notice.
+//      lost for now unless others hold enough of them, other targets do not notice.
 //   L7 what recovery counts: fragments and bytes recovered (by source), dropped and why.
 //   L8 what was purged never comes back (I10): recovery tells of every KILL record and of nothing
-//   of
-//      an older generation; a record is kept as long as what it ends may be on a drive.
+//      of an older generation; a record is kept as long as what it ends may be on a drive.
 #pragma once
 
 #include <memory>

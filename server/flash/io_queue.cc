@@ -272,7 +272,7 @@ void IoQueue::fail(Status cause) {
   failure_ = cause.ok() ? Status::unavailable("target failed") : cause;
   if (!device_.failed()) device_.fail(failure_);
   logf(LogLevel::kError, "flash",
-       "target %s failed: %s (%s, errno %d); its blocks are lost for now; replace or check the "
+       "target %s failed: %s (%s, errno %d); what lies on it cannot be read; replace or check the "
        "drive and restart",
        device_.name().c_str(), failure_.what(), code_name(failure_.code()), failure_.errno_value());
   if (on_failed_ != nullptr) on_failed_(on_failed_owner_, failure_);

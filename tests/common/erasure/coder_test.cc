@@ -7,7 +7,6 @@
 
 #include <bit>
 
-#include "common/erasure/gather.h"
 #include "tests/common/erasure/reference.h"
 
 namespace varve {
@@ -215,31 +214,6 @@ TEST(Coder, DigestsOfOutputsAreThoseOfTheWholeExtents) {
     EXPECT_EQ(digests[i].stored_crc(), wanted[i].stored_crc());
     EXPECT_EQ(digests[i].decoded_xxh3(), wanted[i].decoded_xxh3());
   }
-}
-
-TEST(Coder, ScatteredSourcesGiveTheSameParity) {
-  Random random(5);
-  const Scheme scheme{4, 2};
-  std::vector<Bytes> extents = reference::stripe(scheme, {9000, 700, 8192}, random);
-  std::vector<std::vector<iovec>> pieces(scheme.k);
-  Bytes scratch(scheme.k * 1000);
-  std::vector<Gather> gathers;
-  for (uint32_t i = 0; i < scheme.k; ++i) {
-    for (size_t at = 0; at < extents[i].size(); at += 384)
-      pieces[i].push_back({extents[i].data() + at, std::min<size_t>(384, extents[i].size() - at)});
-    gathers.emplace_back(pieces[i], ByteSpan(scratch).subspan(i * 1000, 1000));
-  }
-  Bytes first(9000), second(9000);
-  for (size_t offset = 0; offset < 9000; offset += 1000) {
-    std::vector<ConstByteSpan> sources;
-    for (Gather& gather : gathers)
-      sources.push_back(gather.next(1000));
-    const ByteSpan outputs[] = {ByteSpan(first).subspan(offset, 1000),
-                                ByteSpan(second).subspan(offset, 1000)};
-    Coder(scheme).run(sources, outputs);
-  }
-  EXPECT_EQ(first, extents[4]);
-  EXPECT_EQ(second, extents[5]);
 }
 
 TEST(Coder, WhatNoCallerMayAskAborts) {
