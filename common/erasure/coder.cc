@@ -1,9 +1,9 @@
-// Encoding and rebuilding over ISA-L: the rows of the wanted positions, written in terms of the
+// Encoding and rebuilding: the rows of the wanted positions, written in terms of the
 // positions that are there. Ragged columns are coded segment by segment, each with only those
 // sources and outputs that reach into it, so nothing is padded and nothing is copied.
 #include "common/erasure/coder.h"
 
-#include <isa-l/erasure_code.h>
+#include <isa-l/erasure_code.h>  // its matrices
 
 #include <algorithm>
 #include <bit>
@@ -47,10 +47,6 @@ Square data_from(Scheme scheme, const Generator& generator, std::span<const uint
   return inverse;
 }
 
-unsigned char* mutable_bytes(const std::byte* bytes) {
-  return reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes));  // ISA-L knows no const
-}
-
 }  // namespace
 
 Positions hollow_positions(Scheme scheme, uint32_t members) {
@@ -85,7 +81,8 @@ Coder::Coder(Scheme scheme, Loss loss) {
   }
   const Generator generator = generator_of(scheme);
   const Square inverse = data_from(scheme, generator, sources());
-  std::array<unsigned char, size_t{kParityMax} * kDataMax> dense{};
+  if (output_count_ == 0) return;
+  std::array<uint8_t, size_t{kParityMax} * kDataMax> dense{};
   for (uint32_t o = 0; o < output_count_; ++o) {
     for (uint32_t s = 0; s < source_count_; ++s) {
       uint8_t sum = 0;
@@ -94,7 +91,8 @@ Coder::Coder(Scheme scheme, Loss loss) {
       coefficients_[o][s] = dense[o * source_count_ + s] = sum;
     }
   }
-  ec_init_tables(source_count_, output_count_, dense.data(), tables_.data());
+  all_ = Kernel(Kernel::loops().back(), std::span(dense).first(output_count_ * source_count_),
+                source_count_);
 }
 
 // Bytes [begin, end) of a column, into which the same spans reach from the first to the last.
@@ -135,41 +133,39 @@ void Coder::run(std::span<const ConstByteSpan> sources, std::span<const ByteSpan
 
 void Coder::run_segment(const Segment& segment) const {
   VARVE_ASSERT(segment.begin < segment.end, segment.begin, segment.end);
-  std::array<unsigned char*, kDataMax> from{};
-  std::array<unsigned char*, kParityMax> to{};
+  std::array<const std::byte*, kDataMax> from{};
+  std::array<std::byte*, kParityMax> to{};
   std::array<uint8_t, kDataMax> columns{};
   std::array<uint8_t, kParityMax> rows{};
-  int from_count = 0, to_count = 0;
+  uint32_t from_count = 0, to_count = 0;
   for (uint8_t s = 0; s < source_count_; ++s) {
     if (segment.sources[s].size() < segment.end) continue;  // zero from here on
     columns[from_count] = s;
-    from[from_count++] = mutable_bytes(segment.sources[s].data() + segment.begin);
+    from[from_count++] = segment.sources[s].data() + segment.begin;
   }
   for (uint8_t o = 0; o < output_count_; ++o) {
     if (segment.outputs[o].size() < segment.end) continue;
     rows[to_count] = o;
-    to[to_count++] = mutable_bytes(segment.outputs[o].data() + segment.begin);
+    to[to_count++] = segment.outputs[o].data() + segment.begin;
   }
   VARVE_ASSERT(to_count > 0);
   const size_t bytes = segment.end - segment.begin;
   if (from_count == 0) {
-    for (int i = 0; i < to_count; ++i)
+    for (uint32_t i = 0; i < to_count; ++i)
       std::memset(to[i], 0, bytes);
     return;
   }
-  // How ISA-L lays a table out is its own business, so a subset is made anew (below 0.5 us).
-  Tables some;
-  auto* tables = const_cast<unsigned char*>(tables_.data());
-  if (from_count != source_count_ || to_count != output_count_) {
-    std::array<unsigned char, size_t{kParityMax} * kDataMax> dense{};
-    for (int r = 0; r < to_count; ++r) {
-      for (int c = 0; c < from_count; ++c)
-        dense[r * from_count + c] = coefficients_[rows[r]][columns[c]];
-    }
-    ec_init_tables(from_count, to_count, dense.data(), some.data());
-    tables = some.data();
+  if (from_count == source_count_ && to_count == output_count_) {
+    return all_.run(bytes, from.data(), to.data());
   }
-  ec_encode_data(static_cast<int>(bytes), from_count, to_count, tables, from.data(), to.data());
+  std::array<uint8_t, size_t{kParityMax} * kDataMax> dense{};  // made anew: below 0.5 us
+  for (uint32_t r = 0; r < to_count; ++r) {
+    for (uint32_t c = 0; c < from_count; ++c)
+      dense[r * from_count + c] = coefficients_[rows[r]][columns[c]];
+  }
+  const Kernel some(Kernel::loops().back(), std::span(dense).first(to_count * from_count),
+                    from_count);
+  some.run(bytes, from.data(), to.data());
 }
 
 }  // namespace varve

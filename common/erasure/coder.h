@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "common/base/base.h"
+#include "common/erasure/kernel.h"
 #include "common/model/model.h"
 
 namespace varve {
@@ -52,9 +53,6 @@ class Coder {
            std::span<ExtentDigest> digests) const;
 
  private:
-  static constexpr uint32_t kTableBytes = 32;  // of ISA-L, for each coefficient
-  using Tables = std::array<unsigned char, size_t{kTableBytes} * kDataMax * kParityMax>;
-
   Coder(Scheme scheme, Loss loss);  // exactly k are present
   struct Segment;
   void run_segment(const Segment& segment) const;
@@ -64,7 +62,7 @@ class Coder {
   uint8_t source_count_ = 0, output_count_ = 0;
   // Row by output, column by source.
   std::array<std::array<uint8_t, kDataMax>, kParityMax> coefficients_{};
-  Tables tables_{};  // of all of them, for columns that nothing ends in
+  Kernel all_;  // of all of them, for columns that nothing ends in
 };
 
 }  // namespace varve
