@@ -292,6 +292,9 @@ struct Read {
 struct FlashOptions {
   uint32_t shard = 0, shards = 1;
   uint32_t reads_max = 32;  // at the device, per target and shard
+  // The same of demand reads in bytes, beyond which the next waits to be chosen here: a device that
+  // holds more is no faster, and what is wanted sooner stands behind it.
+  uint64_t read_bytes_max = 2 * kMiB;
   uint32_t writes_max = 8;
   uint32_t io_bytes_max =
       256 * 1024;  // one device request (passthrough and IOPOLL cannot split larger)

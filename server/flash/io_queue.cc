@@ -122,8 +122,9 @@ Transfer* IoQueue::front(IoClass io_class) {
 // (L5).
 void IoQueue::pump_reads() {
   while (reads_in_flight() < options_.reads_max) {
-    const bool demand = front(IoClass::kDemand) != nullptr;
-    const uint32_t share = demand ? 1 : std::max(1u, options_.reads_max / 2);
+    const bool waits = front(IoClass::kDemand) != nullptr;
+    const bool demand = waits && read_bytes_ < options_.read_bytes_max;
+    const uint32_t share = waits ? 1 : std::max(1u, options_.reads_max / 2);
     const bool background =
         front(IoClass::kBackRead) != nullptr && in_flight(IoClass::kBackRead) < share;
     if (!demand && !background) return;
@@ -171,6 +172,7 @@ void IoQueue::send(IoClass io_class) {
   fill(slot, *transfer);
   ++transfer->in_flight;
   ++in_flight(io_class);
+  if (io_class == IoClass::kDemand) read_bytes_ += slot.io.length_bytes;
   started_.push_back(&slot);
   if (transfer->sent_bytes == transfer->length_bytes) take_front(io_class);
   watch();
@@ -231,6 +233,7 @@ void IoQueue::completed(Slot& slot) {
   const Status status = slot.io.status;
   const uint32_t limbo = slot.limbo;
   --in_flight(io_class);
+  if (io_class == IoClass::kDemand) read_bytes_ -= slot.io.length_bytes;
   started_.remove(&slot);
   slot.transfer = nullptr;
   slot.next_free = free_;

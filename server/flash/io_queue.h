@@ -53,6 +53,7 @@ struct IoQueueOptions {
   uint32_t writes_max = 8;
   uint32_t io_bytes_max = 256 * 1024;
   Nanos io_ns_max = 10 * kSecond;
+  uint64_t read_bytes_max = 2 * kMiB;  // of demand reads; at least one is sent
 };
 
 class IoQueue final : public Task {
@@ -132,6 +133,7 @@ class IoQueue final : public Task {
   Transfer* demand_front_ = nullptr;  // partly sent; stays in front until it is all sent
   TransferQueue queues_[5];           // kDemand's is unused
   uint32_t in_flight_[5] = {};
+  uint64_t read_bytes_ = 0;  // of demand reads at the device
   uint64_t sequence_ = 0;
   bool append_next_ = false;  // whose turn when both kinds of writes want the last slot
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -43,7 +43,8 @@ struct Target {
         geometry(of_geometry),
         device(std::move(of_device)),
         io(on_reactor, *device,
-           {options.reads_max, options.writes_max, options.io_bytes_max, options.io_ns_max}),
+           {options.reads_max, options.writes_max, options.io_bytes_max, options.io_ns_max,
+            options.read_bytes_max}),
         flusher(on_reactor, io) {}
 
   uint32_t index() const { return info.super.target_index; }

@@ -105,6 +105,47 @@ TEST(IoQueue, CutsATransferIntoRequestsOfTheLargestSize) {
   EXPECT_TRUE(one.transfer.status.ok());
 }
 
+// What the device holds is passed by nobody: beyond some bytes the next is chosen when one is back.
+TEST(IoQueue, HandsTheDeviceNoMoreThanSoManyBytesOfReads) {
+  World world({8, 4, 64 * 1024, kSecond, 128 * 1024});
+  One first(DeviceKind::kRead, 0, 16, 100), second(DeviceKind::kRead, 100, 16, 200),
+      third(DeviceKind::kRead, 200, 16, 300), soon(DeviceKind::kRead, 300, 1, 50),
+      back(DeviceKind::kRead, 400, 64);
+  for (One* one : {&first, &second, &third})
+    world.queue.submit(one->transfer, IoClass::kDemand);
+  world.queue.submit(back.transfer, IoClass::kBackRead);
+  world.turn();
+  // Expect: two reads of 64 KiB, and the one background read that demand leaves room for.
+  ASSERT_EQ(world.device.asked.size(), 3u);
+  world.queue.submit(soon.transfer, IoClass::kDemand);
+  world.turn();
+  EXPECT_EQ(world.device.asked.size(), 3u);
+  world.device.answer(1);  // a demand read: the background read was sent first
+  world.turn();
+  ASSERT_GE(world.device.asked.size(), 4u);
+  EXPECT_EQ(world.device.asked[3].offset_bytes, bytes_of(300));
+  for (int i = 0; i < 10; ++i) {
+    world.device.answer_all();
+    world.turn();
+  }
+  EXPECT_EQ(first.done + second.done + third.done + soon.done + back.done, 5);
+}
+
+// A single request above the limit is sent all the same.
+TEST(IoQueue, SendsAReadThatIsLargerThanTheLimit) {
+  World world({8, 4, 64 * 1024, kSecond, 1});
+  One first(DeviceKind::kRead, 0, 16), second(DeviceKind::kRead, 100, 16);
+  world.queue.submit(first.transfer, IoClass::kDemand);
+  world.queue.submit(second.transfer, IoClass::kDemand);
+  world.turn();
+  EXPECT_EQ(world.device.asked.size(), 1u);
+  world.device.answer(0);
+  world.turn();
+  EXPECT_EQ(world.device.asked.size(), 2u);
+  world.device.answer_all();
+  EXPECT_EQ(first.done + second.done, 2);
+}
+
 TEST(IoQueue, ReadsGoBeforeWritesAndWritesStillProgress) {
   World world({4, 4, 64 * 1024, kSecond});
   std::vector<std::unique_ptr<One>> writes, reads;
