@@ -5,6 +5,15 @@
 
 namespace varve {
 
+DataOut::Waiting& DataOut::Out::queue_of(const PendingPull& pull) {
+  return pull.want_count > 0 ? wanted : waiting;
+}
+
+bool DataOut::Out::has_room(uint64_t bytes) const {
+  if (queued_bytes > 0 && queued_bytes + bytes > kLaneBytesMax) return false;
+  return lane->can_send(static_cast<uint32_t>(bytes));
+}
+
 void DataOut::attach(uint32_t lane_index, Lane& lane) {
   VARVE_ASSERT(lane_index < wire::kBulkLanesMax, lane_index);
   VARVE_ASSERT(!attached(lane_index));
@@ -21,7 +30,7 @@ bool DataOut::any_lane() const {
 void DataOut::detach(uint32_t lane_index, Status cause) {
   Out& out = lanes_[lane_index];
   out.lane = nullptr;
-  while (DataSend* send = out.waiting.pop())
+  while (DataSend* send = out.first().pop())
     post_back(*send, cause);
   out.waiting_bytes = 0;
 }
@@ -64,12 +73,9 @@ void DataOut::send(DataSend& send) {
     return post_back(send, Status::unavailable("no bulk lane"));
   }
   Out& out = lanes_[lane_index];
-  if (!out.waiting.empty() || !out.lane->can_send(static_cast<uint32_t>(bytes))) {
-    out.waiting.push(&send);
-    out.waiting_bytes += bytes;
-    return;
-  }
-  hand_over(out, send);
+  out.queue_of(pull).push(&send);
+  out.waiting_bytes += bytes;
+  pump(out);
 }
 
 void DataOut::hand_over(Out& out, DataSend& send) {
@@ -105,30 +111,33 @@ void DataOut::on_sent(SendRequest& request) {
 }
 
 void DataOut::pump(Out& out) {
-  while (!out.waiting.empty() && out.lane != nullptr) {
-    const uint32_t bytes = out.waiting.front()->request.payload_bytes();
-    if (!out.lane->can_send(bytes)) return;
-    DataSend* send = out.waiting.pop();
+  while (out.waiting_bytes > 0 && out.lane != nullptr) {
+    const uint64_t bytes = out.first().front()->request.payload_bytes();
+    if (!out.has_room(bytes)) return;
+    DataSend* send = out.first().pop();
     out.waiting_bytes -= bytes;
     hand_over(out, *send);
   }
 }
 
 void DataOut::drop(const PendingPull& pull) {
-  for (Out& out : lanes_) {
-    Queue<DataSend, &DataSend::next> kept;
-    while (DataSend* send = out.waiting.pop()) {
-      if (send->part->owner != &pull) {
-        kept.push(send);
-        continue;
-      }
-      const uint64_t bytes = send->request.payload_bytes();
-      out.waiting_bytes -= bytes;
-      credit_.take_back(bytes);
-      post_back(*send, Status::cancelled("the pull was cancelled"));
+  for (Out& out : lanes_)
+    drop(pull, out, out.queue_of(pull));
+}
+
+void DataOut::drop(const PendingPull& pull, Out& out, Waiting& waiting) {
+  Waiting kept;
+  while (DataSend* send = waiting.pop()) {
+    if (send->part->owner != &pull) {
+      kept.push(send);
+      continue;
     }
-    out.waiting.append(kept);
+    const uint64_t bytes = send->request.payload_bytes();
+    out.waiting_bytes -= bytes;
+    credit_.take_back(bytes);
+    post_back(*send, Status::cancelled("the pull was cancelled"));
   }
+  waiting.append(kept);
 }
 
 uint64_t DataOut::queued_bytes() const {
@@ -140,7 +149,7 @@ uint64_t DataOut::queued_bytes() const {
 
 bool DataOut::idle() const {
   for (const Out& out : lanes_) {
-    if (out.queued_sends > 0 || !out.waiting.empty()) return false;
+    if (out.queued_sends > 0 || out.waiting_bytes > 0) return false;
   }
   return true;
 }

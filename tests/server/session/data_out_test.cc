@@ -71,6 +71,27 @@ TEST(DataOut, AFullLaneMakesFramesWaitAndLosesNone) {
   EXPECT_EQ(world.homes[0]->sends_returned, 72u);
 }
 
+// Goal: what a client lacks for its first layers does not stand behind its last ones.
+// Method: a pull of 18 MiB stands before a lane; extents are then asked for one by one.
+TEST(DataOut, ExtentsAskedForOneByOneGoBeforeWhatWaits) {
+  World world;
+  TestClient client(world, 1);
+  const uint32_t format = client.register_format(wide_format());
+  const auto ids = ids_of(3);
+  store_blocks(world, ids, wide_format());
+  world.homes[0]->window_bytes = 18 * kMiB;
+  const uint64_t op = client.pull(format, ids);
+  EXPECT_TRUE(world.run_until([&] { return world.homes[0]->sends_posted == 72; }));
+  const uint64_t wanted = client.pull_wants(format, ids, {{1, 0}, {2, 0}});
+  EXPECT_EQ(client.wait<wire::PulledView>(wanted).body.code, 0);
+  uint64_t before = 0;
+  for (const Got& got : client.bulk[0]->got)
+    before += got.frame().header.op == op ? got.payload.size() : 0;
+  EXPECT_LT(before, 9 * kMiB);
+  EXPECT_EQ(client.wait<wire::PulledView>(op).body.code, 0);
+  EXPECT_EQ(world.homes[0]->sends_returned, world.homes[0]->sends_posted);
+}
+
 TEST(DataOut, WhatWaitsGoesBackWhenThePullIsCancelledOrTheLaneGoes) {
   for (const bool cancel : {true, false}) {
     World world(1, {}, {}, LinkOptions{.send_messages_max = 3, .send_bytes_max = kMiB});
