@@ -470,10 +470,17 @@ void Core::on_ready() {
   scheme_ = Scheme{session_.hello().k, session_.hello().m};
   for (const auto& format : formats_)
     use_scheme(*format);
+  if (options_.populate_scratch && scheme_.m > 0) populate_scratch();
   pace_.begin_session(session_.hello().pulls_max, session_.hello().attempts_max);
   register_formats();
   wake_all();
   changed();
+}
+
+void Core::populate_scratch() {
+  options_.populate_scratch = false;  // once
+  parity_scratch_.populate();
+  rebuild_scratch_.populate();
 }
 
 // Leases of a lost session are gone with it; formats get new handles.

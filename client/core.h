@@ -209,6 +209,7 @@ class Core final : public ClientCore, private SessionUser {
                const Placement& where) override;
   void on_tick() override;
   void use_scheme(ClientFormat& format);
+  void populate_scratch();
   void register_formats();
   void on_format_ok(uint64_t op, const wire::FormatOk& ok);
   void log_refusal(ClientFormat& format);

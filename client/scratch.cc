@@ -1,19 +1,37 @@
 // Scratch: one allocation, a list of what is free, a line of who waits.
 #include "client/scratch.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <new>
 
 #include "client/core.h"
 
 namespace varve {
 
-Scratch::Scratch(uint64_t bytes_max)
-    : memory_(std::make_unique_for_overwrite<std::byte[]>(round_down(bytes_max, kColumnBytes))),
-      capacity_(static_cast<uint32_t>(bytes_max / kColumnBytes)) {
+namespace {
+constexpr std::align_val_t kHugePage{2 * kMiB};
+}  // namespace
+
+Scratch::Scratch(uint64_t bytes_max) : capacity_(static_cast<uint32_t>(bytes_max / kColumnBytes)) {
   VARVE_ASSERT(capacity_ > 0, bytes_max);
+  const uint64_t bytes = uint64_t{capacity_} * kColumnBytes;
+  memory_ = static_cast<std::byte*>(::operator new(bytes, kHugePage));
+  (void)::madvise(memory_, bytes, MADV_HUGEPAGE);  // an optimisation: refused is fine
   free_.reserve(capacity_);
   for (uint32_t i = capacity_; i > 0; --i)
-    free_.push_back(memory_.get() + uint64_t{i - 1} * kColumnBytes);
+    free_.push_back(memory_ + uint64_t{i - 1} * kColumnBytes);
+}
+
+Scratch::~Scratch() {
+  ::operator delete(memory_, kHugePage);
+}
+
+void Scratch::populate() {
+  VARVE_ASSERT(used_ == 0, used_);  // what is lent holds bytes
+  for (uint64_t at = 0; at < uint64_t{capacity_} * kColumnBytes; at += kPageBytes)
+    memory_[at] = std::byte{0};
 }
 
 bool Scratch::take(uint32_t count, Columns& out) {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <deque>
-#include <memory>
 #include <vector>
 
 #include "common/base/base.h"
@@ -28,7 +27,12 @@ constexpr uint32_t columns_of(uint32_t bytes) {
 
 class Scratch {
  public:
-  explicit Scratch(uint64_t bytes_max);  // address space; what is never lent is never touched
+  explicit Scratch(uint64_t bytes_max);  // address space, until it is lent and written
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  // Makes all of it resident at once: the first rebuild would pay for each page while a pull waits.
+  void populate();
 
   // Appends `count` columns to `out`, or none of them.
   [[nodiscard]] bool take(uint32_t count, Columns& out);
@@ -41,7 +45,7 @@ class Scratch {
   uint32_t used() const { return used_; }
 
  private:
-  std::unique_ptr<std::byte[]> memory_;
+  std::byte* memory_ = nullptr;
   uint32_t capacity_ = 0, used_ = 0;
   Columns free_;
   std::deque<ClientOp*> line_;

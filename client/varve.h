@@ -55,6 +55,9 @@ struct ClientOptions {
   // Sources and outcomes of rebuilding what a pull was told is lost. Full: the losses behind wait.
   // 56 MiB (the largest stripe of the widest scheme) to 128 MiB.
   uint64_t rebuild_scratch_bytes = 64 * kMiB;
+  // Both become resident as a whole when the first session with a daemon that codes begins; false:
+  // page by page as they are used, in the time of the pulls and pushes that use them first.
+  bool populate_scratch = true;
   // What is only late may be asked for otherwise, for this share of the pulled bytes at most (and 8
   // MiB to begin with); beyond it, it is waited for. 0 = always.
   uint32_t hedge_percent = 5;

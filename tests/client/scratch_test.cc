@@ -3,6 +3,9 @@
 #include "client/scratch.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <array>
 
 #include "client/core.h"
 #include "tests/client/client_rig.h"
@@ -49,6 +52,20 @@ TEST_F(ScratchTest, LendsAllOfARequestOrNone) {
   EXPECT_TRUE(a.empty());
   scratch_.give(b);
   EXPECT_EQ(scratch_.used(), 0u);
+}
+
+TEST_F(ScratchTest, IsResidentOnceItIsPopulated) {
+  Scratch scratch(64 * kColumnBytes);
+  scratch.populate();
+  Columns all;
+  ASSERT_TRUE(scratch.take(64, all));
+  for (std::byte* column : all) {
+    std::array<unsigned char, kColumnBytes / kPageBytes> pages{};
+    ASSERT_EQ(mincore(column, kColumnBytes, pages.data()), 0);
+    for (const unsigned char page : pages)
+      EXPECT_EQ(page & 1, 1);
+  }
+  scratch.give(all);
 }
 
 TEST_F(ScratchTest, TheFirstInLineIsServedBeforeASmallerOne) {

@@ -145,6 +145,7 @@ void Run::go() {
   options.bulk_lanes = 1 + mode % 2;
   options.ops_max = kOpsMax;
   options.hedge_percent = 100;
+  options.populate_scratch = false;
   if (mode & 4) options.link.send_messages_max = 2;
   core_ = *ClientCore::open(env_, client_reactor_, options);
   const RegionId region = *core_->register_memory(memory_.data(), memory_.size());

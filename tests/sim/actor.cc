@@ -70,6 +70,7 @@ Actor::Actor(World& world, Library& library, uint32_t number)
   options.name = "actor-" + std::to_string(number);
   options.bulk_lanes = static_cast<uint32_t>(random_.between(1, 3));
   options.pull_credit_bytes = 16 * kMiB;
+  options.populate_scratch = false;
   options.parity_scratch_bytes = 1 * kMiB;  // both the least there is
   options.rebuild_scratch_bytes = 56 * kMiB;
   options.fence_ns_max = kFence;
