@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tools/kvbench/coded_node.h"
+#include "tools/kvbench/drive_writes.h"
 
 namespace varve::kvbench {
 
@@ -122,11 +123,16 @@ Status run_push(const StoreBarOptions& options, Bar& bar) {
   VARVE_TRY(auto set, WorkingSet::make(options.shape));
   set->fill();
   PushSide coded{{2, 1}, {}, {}, {}, {}}, plain{{1, 0}, {}, {}, {}, {}};
+  std::vector<double> drive;  // GB/s that it takes of a process that does nothing else
   for (uint32_t round = 0; round < options.rounds; ++round) {
     const bool coded_first = round % 2 == 1;
     for (PushSide* side : coded_first ? std::array{&coded, &plain} : std::array{&plain, &coded})
       VARVE_RETURN_IF_ERROR(run_push_side(options, *set, *side));
     bar.rounds.push_back(coded.rates.back() / plain.rates.back());
+    set->fill();
+    VARVE_TRY(const Nanos took_ns,
+              write_to_drive({options.folder + "/raw", kPushTargets}, set->memory()));
+    drive.push_back(static_cast<double>(set->shape().bytes()) / static_cast<double>(took_ns));
   }
   bar.fact("set", set_text(options));
   for (const PushSide* side : {&plain, &coded}) {
@@ -136,6 +142,13 @@ Status run_push(const StoreBarOptions& options, Bar& bar) {
                  spread_text(side->daemon_cpu, "s/GB varved") + ", " +
                  spread_text(side->client_cpu, "s/GB client"));
   }
+  const auto share = [&drive](const PushSide& side) {
+    return number_text(median(side.rates) * median(side.byte_ratios) / median(drive));
+  };
+  bar.fact("drive", spread_text(drive, "GB/s") +
+                        " of O_DIRECT io_uring writes and a flush, in turns "
+                        "with the pushes; 1+0 wrote at " +
+                        share(plain) + " of that, 2+1 at " + share(coded));
   const double bytes = median(coded.byte_ratios) / median(plain.byte_ratios);
   bar.fact("ONE_DISK", "all " + std::to_string(kPushTargets) +
                            " targets of both daemons are files on one disk: 2+1 writes " +

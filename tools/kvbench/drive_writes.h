@@ -1,0 +1,23 @@
+// DriveWrites: what the disk takes from a process that does nothing else: the push's ceiling.
+//
+// O_DIRECT io_uring writes of the size that the daemon's have, to preallocated files beside its
+// targets, as many at each as the daemon keeps there, then a flush of each.
+#pragma once
+
+#include <string>
+
+#include "common/time/time.h"
+#include "tools/kvbench/working_set.h"
+
+namespace varve::kvbench {
+
+struct DriveWritesOptions {
+  std::string folder;  // made and emptied by the call
+  uint32_t files = 3;
+  uint32_t requests_in_flight = 8;  // at each file: FlashOptions::writes_max
+};
+
+// Writes `bytes` once; how long it took until all of it was durable.
+Result<Nanos> write_to_drive(const DriveWritesOptions& options, ConstByteSpan bytes);
+
+}  // namespace varve::kvbench
