@@ -1,8 +1,6 @@
 // Scratch: one allocation, a list of what is free, a line of who waits.
 #include "client/scratch.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <new>
 
@@ -11,14 +9,12 @@
 namespace varve {
 
 namespace {
-constexpr std::align_val_t kHugePage{2 * kMiB};
+constexpr std::align_val_t kHugePage{2 * kMiB};  // where the system gives huge pages unasked
 }  // namespace
 
 Scratch::Scratch(uint64_t bytes_max) : capacity_(static_cast<uint32_t>(bytes_max / kColumnBytes)) {
   VARVE_ASSERT(capacity_ > 0, bytes_max);
-  const uint64_t bytes = uint64_t{capacity_} * kColumnBytes;
-  memory_ = static_cast<std::byte*>(::operator new(bytes, kHugePage));
-  (void)::madvise(memory_, bytes, MADV_HUGEPAGE);  // an optimisation: refused is fine
+  memory_ = static_cast<std::byte*>(::operator new(uint64_t{capacity_} * kColumnBytes, kHugePage));
   free_.reserve(capacity_);
   for (uint32_t i = capacity_; i > 0; --i)
     free_.push_back(memory_ + uint64_t{i - 1} * kColumnBytes);

@@ -277,7 +277,7 @@ struct Read {
   // Absolute on this core's clock: least first. kNever: nobody waits for it, a background read with
   // its bounded share (L5).
   Nanos wanted_ns = 0;
-  // out: when its first piece went to the device; 0 while it waits in the queue
+  // out: when its last piece so far went to the device; 0 while it waits in the queue
   Nanos at_device_ns = 0;
   // out: kOk, kCorrupt (rot: on_lost was called, or a stale place), kUnavailable (target), kIo (the
   // drive cannot read this place, tried twice: on_lost was called), kInvalid (a sound fragment of

@@ -166,9 +166,7 @@ void IoQueue::send(IoClass io_class) {
   slot.io_class = io_class;
   slot.limbo = 0;
   slot.started_ns = reactor_.now_ns();
-  if (transfer->at_device_ns != nullptr && transfer->sent_bytes == 0) {
-    *transfer->at_device_ns = slot.started_ns;
-  }
+  if (transfer->at_device_ns != nullptr) *transfer->at_device_ns = slot.started_ns;
   fill(slot, *transfer);
   ++transfer->in_flight;
   ++in_flight(io_class);

@@ -33,7 +33,7 @@ struct Transfer {
   Done on_done = nullptr;
   void* owner = nullptr;
   Limbo limbo;
-  Nanos* at_device_ns = nullptr;  // told when its first piece is sent
+  Nanos* at_device_ns = nullptr;  // told when a piece is sent; of all, the last
   // out
   Status status;
   bool held = false;

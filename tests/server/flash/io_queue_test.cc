@@ -131,6 +131,30 @@ TEST(IoQueue, HandsTheDeviceNoMoreThanSoManyBytesOfReads) {
   EXPECT_EQ(first.done + second.done + third.done + soon.done + back.done, 5);
 }
 
+// A hedge is begun by what the device keeps, not by what waits for it: the clock of a read starts
+// when its last piece is sent.
+TEST(IoQueue, TheTimeAtTheDeviceBeginsWhenTheLastPieceIsSent) {
+  World world({1, 1, 64 * 1024, kSecond});
+  One first(DeviceKind::kRead, 0, 1, 100), second(DeviceKind::kRead, 100, 32, 200);
+  Nanos at_device_ns = 0;
+  second.transfer.at_device_ns = &at_device_ns;
+  world.queue.submit(first.transfer, IoClass::kDemand);
+  world.queue.submit(second.transfer, IoClass::kDemand);
+  world.turn();
+  world.clock.advance_by(kMillisecond);
+  world.turn();
+  EXPECT_EQ(at_device_ns, 0u);  // it waits
+  for (int piece = 0; piece < 2; ++piece) {
+    world.device.answer(0);
+    world.turn();
+    EXPECT_EQ(at_device_ns, world.reactor.now_ns());
+    world.clock.advance_by(kMillisecond);
+    world.turn();
+  }
+  world.device.answer_all();
+  EXPECT_EQ(first.done + second.done, 2);
+}
+
 // A single request above the limit is sent all the same.
 TEST(IoQueue, SendsAReadThatIsLargerThanTheLimit) {
   World world({8, 4, 64 * 1024, kSecond, 1});
