@@ -7,6 +7,7 @@
 
 #include <cstdio>
 
+#include "common/erasure/erasure.h"
 #include "common/fabric/fabric.h"
 #include "common/reactor/io.h"
 #include "tools/kvbench/process.h"
@@ -53,6 +54,10 @@ std::string file_system(const std::string& folder) {
   std::snprintf(text, sizeof(text), "type 0x%lx, %lu byte blocks",
                 static_cast<unsigned long>(info.f_type), static_cast<unsigned long>(info.f_bsize));
   return text;
+}
+
+const char* coding_loop() {
+  return Kernel::loops().back() == Kernel::Loop::kGfni ? "GFNI and AVX-512" : "ISA-L's";
 }
 
 std::string size_text(uint64_t bytes) {
@@ -114,6 +119,7 @@ Declaration declare(const DeclarationInput& input) {
        "the ceilings verify nothing"},
       {"codec", "none (raw)"},
       {"erasure_coding", "1+0; bars that begin with ec_: 2+1 and 4+2, as each says"},
+      {"coding_loop", coding_loop()},
       {"ONE_DISK",
        "all targets of all daemons are files on one disk. A coded push writes (k+m)/k times as "
        "much "
