@@ -61,6 +61,7 @@ class ThreadedClient final : public Client {
   void release(uint64_t lease) override;
   Nanos lease_left_ns(uint64_t lease) const override;
   Result<OpId> holds(HoldsRequest request) override;
+  Result<OpId> purge(PurgeRequest request) override;
   int event_fd() const override { return event_fd_; }
   bool poll(Event& out) override;
   Result<Event> wait(OpId op, Nanos timeout_ns) override;
@@ -329,6 +330,12 @@ Result<OpId> ThreadedClient::renew(RenewRequest request) {
 Result<OpId> ThreadedClient::holds(HoldsRequest request) {
   return submit(Event::Kind::kHolds, request.tag,
                 [request](ClientCore& core) { return core.holds(request); });
+}
+Result<OpId> ThreadedClient::purge(PurgeRequest request) {
+  const uint64_t tag = request.tag;
+  return submit(Event::Kind::kPurged, tag, [r = std::move(request)](ClientCore& core) mutable {
+    return core.purge(std::move(r));
+  });
 }
 Result<OpId> ThreadedClient::push(PushRequest request) {
   const uint64_t tag = request.tag;

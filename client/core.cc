@@ -7,6 +7,7 @@
 #include "client/holds.h"
 #include "client/match.h"
 #include "client/pull.h"
+#include "client/purge.h"
 #include "client/push.h"
 #include "client/renew.h"
 
@@ -381,6 +382,20 @@ Result<OpId> Core::renew(RenewRequest request) {
 Result<OpId> Core::holds(HoldsRequest request) {
   VARVE_TRY(const OpId id, admit());
   return adopt(std::make_unique<ClientHoldsOp>(*this, id, request));
+}
+
+Result<OpId> Core::purge(PurgeRequest request) {
+  const bool blocks = request.kind == wire::PurgeKind::kBlocks;
+  if (blocks && (request.ids.empty() || request.ids.size() > wire::kIdsMax)) {
+    return Status::invalid("purge of blocks: 1 to 2048 ids");
+  }
+  if (!blocks && !request.ids.empty()) return Status::invalid("purge: ids are for blocks only");
+  const bool lineage = request.kind == wire::PurgeKind::kLineage;
+  if (lineage && find_format(request.format) == nullptr) {
+    return Status::invalid("purge of a lineage: no such format");
+  }
+  VARVE_TRY(const OpId id, admit());
+  return adopt(std::make_unique<ClientPurgeOp>(*this, id, std::move(request)));
 }
 
 // Not counted in ops_max: one a lease at most.

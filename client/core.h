@@ -1,9 +1,9 @@
 // Core: the client's ops, formats, regions, leases and events on one reactor (ClientCore's
 // implementation).
 //
-// Owns everything behind ClientCore. The ops (match.h, pull.h, push.h, renew.h, holds.h) reach the
-// session, the formats and the event queue through it. One thread; an op is freed only after its
-// terminal event was made (C2, C3).
+// Owns everything behind ClientCore. The ops (match.h, pull.h, push.h, renew.h, holds.h, purge.h)
+// reach the session, the formats and the event queue through it. One thread; an op is freed only
+// after its terminal event was made (C2, C3).
 #pragma once
 
 #include <deque>
@@ -154,6 +154,7 @@ class Core final : public ClientCore, private SessionUser {
   void release(uint64_t lease) override { leases_.release(lease); }
   Nanos lease_left_ns(uint64_t lease) const override { return leases_.left_ns(lease); }
   Result<OpId> holds(HoldsRequest request) override;
+  Result<OpId> purge(PurgeRequest request) override;
   bool next_event(Event& out) override;
   void notify(Task& task) override { listener_ = &task; }
   bool done(OpId op) const override { return ops_.find(op) == ops_.end(); }

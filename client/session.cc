@@ -23,6 +23,7 @@ bool is_expected(wire::FrameType type, wire::LaneKind lane) {
     case wire::FrameType::kReleased:
     case wire::FrameType::kRenewed:
     case wire::FrameType::kHeld:
+    case wire::FrameType::kPurged:
     case wire::FrameType::kReserved:
     case wire::FrameType::kCommitted:
     case wire::FrameType::kAborted:

@@ -167,6 +167,23 @@ struct HoldsRequest {
   Nanos deadline_ns = 5 * kSecond;
   uint64_t tag = 0;
 };
+// Ends blocks (every rank of each id), all that was committed of the lineage of a format, or the
+// whole domain: from the answer on none of it is found, and none comes back after any restart.
+// Leases do not protect from it. Unlike other ops it goes on at the daemon when this one ends
+// early; asking again is safe.
+struct PurgeRequest {
+  wire::PurgeKind kind = wire::PurgeKind::kBlocks;
+  FormatId format = 0;      // kLineage: whose
+  std::vector<BaseId> ids;  // kBlocks: 1 .. wire::kIdsMax
+  Nanos deadline_ns = 90 * kSecond;
+  uint64_t tag = 0;
+};
+struct PurgeResult {
+  uint32_t generation = 0;         // the new one of the lineage or the domain
+  uint64_t blocks = 0, bytes = 0;  // unreachable from now on
+  // Estimate: when the last of it is overwritten or discarded; 0 nothing was there, ~0 unknown.
+  Nanos erased_ns = 0;
+};
 // What a session of the daemon, any client's, keeps from being evicted, or reserved.
 struct HoldRow {
   uint64_t session = 0;
@@ -198,6 +215,8 @@ struct Event {
     // held any more, or (lease_ns above 0) no answer came and the sooner of both ends counts.
     kRenewed,
     kHolds,  // terminal: holds[]
+    // Terminal of purge: purged. kUnavailable, kTimedOut: some of it may be unreachable already.
+    kPurged,
   };
   Kind kind = Kind::kMatched;
   OpId op = 0;
@@ -211,6 +230,7 @@ struct Event {
   std::vector<Code> codes;
   std::vector<FollowTag> granted;  // kReserved: those granted since the last one of this op
   std::vector<HoldRow> holds;      // in order of their numbers
+  PurgeResult purged;
   // match; lease_ns of renew too
   uint32_t n_blocks = 0;
   uint64_t lease = 0;
@@ -279,6 +299,7 @@ class ClientCore {
   // What all sessions of the daemon hold: for tools. Not in one instant: what began or ended
   // meanwhile may be missing.
   virtual Result<OpId> holds(HoldsRequest request) = 0;
+  virtual Result<OpId> purge(PurgeRequest request) = 0;
 
   virtual bool next_event(Event& out) = 0;  // false: none
   // `task` is made ready whenever there is an event, a new state, or rest.
@@ -317,6 +338,7 @@ class Client {
   virtual void release(uint64_t lease) = 0;
   virtual Nanos lease_left_ns(uint64_t lease) const = 0;
   virtual Result<OpId> holds(HoldsRequest request) = 0;
+  virtual Result<OpId> purge(PurgeRequest request) = 0;
 
   virtual int event_fd() const = 0;  // readable when poll() has something
   virtual bool poll(Event& out) = 0;

@@ -212,6 +212,7 @@ void Actor::on_event(const Event& event) {
     case Event::Kind::kFollowed:
     case Event::Kind::kRenewed:
     case Event::Kind::kHolds:
+    case Event::Kind::kPurged:
       return world_.expect(false, "an event of an op that was not begun");
   }
 }
