@@ -3,12 +3,12 @@
 #include "server/flash/flash.h"
 
 #include <algorithm>
-#include <bit>
 #include <cinttypes>
 #include <cstring>
 #include <string>
 
 #include "server/flash/checkpoint.h"
+#include "server/flash/failure_teller.h"
 #include "server/flash/raise.h"
 #include "server/flash/reclaim.h"
 #include "server/flash/recover.h"
@@ -19,33 +19,6 @@
 namespace varve::flash {
 
 namespace {
-
-// Tells the user of targets that failed, in a turn of its own: a failure is noticed in the middle
-// of a completion, where nobody upstairs expects a word.
-class FailureTeller final : public Task {
- public:
-  FailureTeller(Reactor& reactor, FlashUser& user) : reactor_(reactor), user_(user) {}
-  void note(uint32_t target) {
-    VARVE_ASSERT(target < kTargetsMax, target);
-    VARVE_ASSERT((told_ & 1u << target) == 0, target);  // a target fails once
-    failed_ |= 1u << target;
-    reactor_.make_ready(*this);
-  }
-  void run() override {
-    while (const uint32_t fresh = failed_ & ~told_) {
-      const auto target = static_cast<uint32_t>(std::countr_zero(fresh));
-      told_ |= 1u << target;
-      user_.on_target_failed(target);
-    }
-  }
-  const char* name() const override { return "flash.failure"; }
-
- private:
-  static_assert(kTargetsMax <= 32);
-  Reactor& reactor_;
-  FlashUser& user_;
-  uint32_t failed_ = 0, told_ = 0;  // bit i: target i
-};
 
 // A record that waits for room asks again: what keeps blocks from being evicted ends by time.
 constexpr Nanos kKillRetryNs = 50 * kMillisecond;
@@ -568,100 +541,16 @@ void FlashImpl::register_metrics(MetricSet& metrics) {
               &recover_ns_);
   for (const auto& engine : engines_) {
     const std::string labels = "target=\"" + std::to_string(engine->target.index()) + "\"";
-    TargetMetrics& m = engine->target.metrics;
-    const auto counter = [&](const char* name, const Counter& source, const char* help) {
-      metrics.add({std::string("varve_flash_") + name, labels, help}, &source);
-    };
-    metrics.add({"varve_flash_target_ok", labels, "1: in use, 0: failed for a shard"}, &m.ok,
-                GaugeMerge::kMin);
-    counter("appends_total", m.appends, "fragments appended");
-    counter("append_bytes_total", m.append_bytes, "bytes of fragments appended");
-    counter("flushes_total", engine->target.flusher.flushes, "flushes of the device");
-    counter("flush_waiters_total", engine->target.flusher.flush_waiters, "waits ended by flushes");
-    counter("seals_total", m.seals, "segments sealed");
-    counter("reads_total", m.reads, "verified reads");
-    counter("read_bytes_total", m.read_bytes, "bytes of verified reads");
-    counter("reads_corrupt_total", m.reads_corrupt, "reads that did not verify: rot");
-    counter("reads_stale_total", m.reads_stale, "reads of a place that was given up");
-    counter("reads_retried_total", m.reads_retried, "reads asked again after a media error");
-    counter("reads_media_total", m.reads_media, "reads of places that the drive cannot read");
-    counter("reads_failed_total", m.reads_failed, "reads that the device refused");
-    metrics.add({"varve_flash_append_seconds", labels, "append to acknowledgement"},
-                &m.append_seconds);
-    metrics.add({"varve_flash_read_seconds", labels, "read to verified"}, &m.read_seconds);
-    metrics.add({"varve_flash_flush_seconds", labels, "flush"},
-                &engine->target.flusher.flush_seconds);
-    const char* sources[] = {"checkpoint", "footer", "tail"};
-    for (size_t i = 0; i < 3; ++i) {
-      const std::string of = labels + ",source=\"" + sources[i] + "\"";
-      metrics.add({"varve_flash_recovered_total", of, "fragments recovered"}, &m.recovered[i]);
-      metrics.add({"varve_flash_recovered_bytes_total", of, "bytes recovered"},
-                  &m.recovered_bytes[i]);
-    }
-    const auto dropped = [&](const char* reason, const Counter& count, const Counter& bytes) {
-      const std::string of = labels + ",reason=\"" + reason + "\"";
-      metrics.add({"varve_flash_dropped_total", of, "fragments found at recovery and not kept"},
-                  &count);
-      metrics.add({"varve_flash_dropped_bytes_total", of,
-                   "their bytes, as far as anything that verifies says how many"},
-                  &bytes);
-    };
-    dropped("refused", m.refused, m.refused_bytes);
-    dropped(drop_reason_name(DropReason::kOldGeneration), m.dropped_generation,
-            m.dropped_generation_bytes);
-    dropped(drop_reason_name(DropReason::kTorn), m.dropped_torn, m.dropped_torn_bytes);
-    dropped(drop_reason_name(DropReason::kRot), m.dropped_rot, m.dropped_rot_bytes);
-    counter("unreadable_segments_total", m.unreadable_segments, "headers that cannot be read");
-    counter("reclaimed_segments_total", m.reclaimed_segments, "segments erased");
-    counter("reinserted_total", m.reinserted, "fragments copied by reclaim");
-    counter("reinserted_bytes_total", m.reinserted_bytes, "bytes copied by reclaim");
-    counter("reclaim_dropped_total", m.reclaim_dropped, "fragments not worth copying");
-    counter("reclaim_unaccounted_total", m.reclaim_unaccounted,
-            "segments kept because their footer does not list all that lives there");
-    counter("reclaim_rot_total", m.reclaim_rot, "rot found by reclaim");
-    counter("kills_total", m.kills, "KILL records appended");
-    counter("kills_recovered_total", m.kills_recovered, "KILL records found at recovery");
-    counter("kills_copied_total", m.kills_copied, "KILL records that reclaim had to keep");
-    counter("kills_dropped_total", m.kills_dropped, "KILL records whose work is done");
-    counter("kill_waits_total", m.kill_waits, "times that a KILL record waited for reclaim");
-    counter("raises_total", m.raises, "superblocks written with new generations");
-    counter("room_wanted_total", m.room_wanted, "evictions asked for");
-    counter("checkpoints_total", m.checkpoints, "checkpoints written");
-    counter("checkpoint_entries_total", m.checkpoint_entries, "fragments in them");
-    counter("scrubbed_total", m.scrubbed, "fragments scrubbed");
-    counter("scrubbed_bytes_total", m.scrubbed_bytes, "bytes scrubbed");
-    counter("scrub_rot_total", m.scrub_rot, "rot found by scrub");
-    counter("scrub_passes_total", m.scrub_passes, "passes of scrub that came to their end");
+    engine->target.metrics.register_in(metrics, labels);
+    const Flusher& flusher = engine->target.flusher;
+    metrics.add({"varve_flash_flushes_total", labels, "flushes of the device"}, &flusher.flushes);
+    metrics.add({"varve_flash_flush_waiters_total", labels, "waits ended by flushes"},
+                &flusher.flush_waiters);
+    metrics.add({"varve_flash_flush_seconds", labels, "flush"}, &flusher.flush_seconds);
   }
 }
 
 }  // namespace
-
-const char* drop_reason_name(DropReason reason) {
-  switch (reason) {
-    case DropReason::kTorn:
-      return "torn";
-    case DropReason::kOlderAttempt:
-      return "older_attempt";
-    case DropReason::kKilled:
-      return "killed";
-    case DropReason::kOldGeneration:
-      return "old_generation";
-    case DropReason::kForeign:
-      return "foreign";
-    case DropReason::kRot:
-      return "rot";
-    case DropReason::kTargetLost:
-      return "target_lost";
-    case DropReason::kIndexFull:
-      return "index_full";
-    case DropReason::kReclaimed:
-      return "reclaimed";
-    case DropReason::kMedia:
-      return "media";
-  }
-  return "unknown";
-}
 
 Result<std::unique_ptr<Flash>> Flash::open(Reactor& reactor, const Clock&, Entropy& entropy,
                                            std::vector<TargetInfo> targets,

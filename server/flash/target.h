@@ -5,30 +5,14 @@
 #include <memory>
 #include <vector>
 
-#include "common/metrics/metrics.h"
 #include "server/flash/flash.h"
 #include "server/flash/flusher.h"
 #include "server/flash/generation.h"
 #include "server/flash/io_queue.h"
+#include "server/flash/metric.h"
 #include "server/flash/segment.h"
 
 namespace varve::flash {
-
-struct TargetMetrics {
-  Counter appends, append_bytes, seals;
-  Counter reads, read_bytes, reads_corrupt, reads_stale, reads_failed;
-  Counter reads_retried, reads_media;
-  Histogram append_seconds, read_seconds;    // nanoseconds
-  Counter recovered[3], recovered_bytes[3];  // by source: checkpoint, footer, tail
-  Counter refused, dropped_generation, dropped_torn, dropped_rot, unreadable_segments;
-  Counter refused_bytes, dropped_generation_bytes, dropped_torn_bytes, dropped_rot_bytes;
-  Counter reclaimed_segments, reinserted, reinserted_bytes, reclaim_dropped, reclaim_rot;
-  Counter reclaim_unaccounted;
-  Counter kills, kills_recovered, kills_copied, kills_dropped, kill_waits, raises;
-  Counter room_wanted, checkpoints, checkpoint_entries;
-  Counter scrubbed, scrubbed_bytes, scrub_rot, scrub_passes;
-  Gauge ok;
-};
 
 struct Target {
   Target(Reactor& on_reactor, Entropy& from_entropy, FlashUser& of_user,
