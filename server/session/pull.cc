@@ -25,6 +25,8 @@ Status Requests::check_pull(const wire::PullView& view, const SessionFormat* for
     if (want.block >= body.count) return Status::invalid("PULL: a want of no block of it");
     if (want.extent >= table.count()) return Status::invalid("PULL: a want beyond the extents");
   }
+  // A fence of it would leave the second copy to be sent.
+  if (has_a_want_twice(view.wants)) return Status::invalid("PULL names one want twice");
   if (view.wants.size() == 0) {
     VARVE_TRY(*range, extents_of_layers(table, body.layer_first, body.layer_count));
   }

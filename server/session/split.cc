@@ -1,6 +1,9 @@
 // The counting sort of a request over its home shards.
 #include "server/session/split.h"
 
+#include <algorithm>
+#include <array>
+
 namespace varve {
 
 void split_by_home(RequestIds& request, std::span<const uint8_t> homes,
@@ -49,6 +52,18 @@ void split_wants(const wire::ArrayView<wire::Want>& wants, std::span<const uint8
     begins[s] = begins[s - 1];
   begins[0] = 0;
   VARVE_ASSERT(begins[shards] == wants.size());
+}
+
+bool has_a_want_twice(const wire::ArrayView<wire::Want>& wants) {
+  VARVE_ASSERT(wants.size() <= wire::kWantsMax, wants.size());
+  std::array<uint64_t, wire::kWantsMax> keys;
+  for (uint32_t i = 0; i < wants.size(); ++i) {
+    const wire::Want want = wants[i];
+    keys[i] = uint64_t{want.block} << 32 | want.extent;
+  }
+  const auto end = keys.begin() + wants.size();
+  std::sort(keys.begin(), end);
+  return std::adjacent_find(keys.begin(), end) != end;
 }
 
 uint32_t share_of(uint32_t allowance, uint32_t begin, uint32_t end, uint32_t total) {

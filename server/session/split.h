@@ -16,6 +16,9 @@ void split_by_home(RequestIds& request, std::span<const uint8_t> homes, std::spa
 void split_wants(const wire::ArrayView<wire::Want>& wants, std::span<const uint8_t> homes,
                  std::span<wire::Want> out, std::span<uint32_t> begins);
 
+// Whether one extent of one block is wanted twice.
+bool has_a_want_twice(const wire::ArrayView<wire::Want>& wants);
+
 // What part [begin, end) of `total` positions gets of `allowance`: exact in sum, all of its own
 // when the allowance covers the total.
 uint32_t share_of(uint32_t allowance, uint32_t begin, uint32_t end, uint32_t total);

@@ -411,10 +411,10 @@ TEST(Pull, AHomeGetsItsWantsInTheOrderTheyCame) {
   EXPECT_EQ(world.homes[0]->wants_got, wants);
 }
 
-TEST(Pull, WantsOfNoBlockOrNoExtentAreInvalid) {
+TEST(Pull, WantsOfNoBlockOrNoExtentOrTwiceAreInvalid) {
   World world;
   Pulling pull(world, 2);
-  for (const wire::Want want : {wire::Want{2, 0}, wire::Want{0, 4}}) {
+  for (const wire::Want want : {wire::Want{2, 0}, wire::Want{0, 4}, wire::Want{0, 0}}) {
     const uint64_t op = pull.client.pull_wants(pull.format, pull.ids, {{0, 0}, want});
     EXPECT_EQ(pull.client.wait<wire::PulledView>(op).body.code,
               static_cast<uint8_t>(Code::kInvalid));

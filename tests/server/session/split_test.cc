@@ -80,5 +80,23 @@ TEST(Split, WantsKeepTheirOrderInsideTheirHome) {
   }
 }
 
+TEST(Split, AWantThatComesTwiceIsFoundWhereverItStands) {
+  std::vector<wire::Want> wants(wire::kWantsMax);
+  for (uint32_t i = 0; i < wants.size(); ++i)
+    wants[i] = {i % 2048, i / 2048};
+  const auto twice = [&](size_t count) {
+    return has_a_want_twice(wire::ArrayView<wire::Want>(
+        reinterpret_cast<const std::byte*>(wants.data()), static_cast<uint32_t>(count)));
+  };
+  EXPECT_FALSE(twice(0));
+  EXPECT_FALSE(twice(1));
+  EXPECT_FALSE(twice(wants.size()));
+  wants.back() = wants.front();
+  EXPECT_TRUE(twice(wants.size()));
+  EXPECT_FALSE(twice(wants.size() - 1));
+  wants[1] = wants[0];
+  EXPECT_TRUE(twice(2));
+}
+
 }  // namespace
 }  // namespace varve
