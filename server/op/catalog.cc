@@ -256,6 +256,9 @@ bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
     drop(fragment.block, *located);
     outcome = context_.index.insert(fragment.block, BlockState::kGathering, located);
   }
+  if (outcome == Index::Insert::kFull && drop_remnants()) {
+    outcome = context_.index.insert(fragment.block, BlockState::kGathering, located);
+  }
   if (outcome == Index::Insert::kFull) {
     metrics.recovered_full.add();
     return false;
@@ -273,6 +276,35 @@ bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
     return false;
   }
   return true;
+}
+
+// What has too few fragments when its slice was found whole gets no more: what reclaim left of
+// blocks that were evicted. Such remnants, up to one a fragment, must not keep a durable block out
+// of a full index. Looks at a part of it, the next part the next time. False: it found none.
+bool Catalog::drop_remnants() {
+  struct Step {
+    Catalog& self;
+    static void visit(void* context, const BlockId& block, const Located& located) {
+      Catalog& self = static_cast<Step*>(context)->self;
+      if (located.state != BlockState::kGathering || !self.serves(block.base)) return;
+      self.losses_.push_back({block, located});
+    }
+  } step{*this};
+  VARVE_ASSERT(losses_.empty() && !attempts_.empty());
+  uint32_t whole = 0;
+  for (uint32_t s = 0; s < context_.options.slices; ++s)
+    whole += context_.flash.slice_ready(s) ? 1 : 0;
+  if (whole == remnant_slices_done_) return false;
+  if (remnant_cursor_ == 0) remnant_slices_ = whole;
+  remnant_cursor_ = context_.index.scan(remnant_cursor_, kLoseSlotsPerTurn, Step::visit, &step);
+  if (remnant_cursor_ == 0) remnant_slices_done_ = remnant_slices_;
+  const bool found = !losses_.empty();
+  for (const auto& [block, located] : losses_) {
+    context_.metrics.recovered_too_few.add();
+    drop(block, located);
+  }
+  losses_.clear();
+  return found;
 }
 
 void Catalog::recovery_done() {

@@ -100,6 +100,7 @@ class Catalog final : public Task {
   void spread(const BlockId& block);
   void look_after(const BlockId& block);
   bool gather(const flash::FragmentInfo& fragment, Located* located);
+  bool drop_remnants();
   uint32_t room_of(const BaseId& id, const Located& located) const;
   bool may_evict(uint32_t base_slot);
   void forget_in_memory(uint32_t block_slot);
@@ -114,6 +115,9 @@ class Catalog final : public Task {
   bool losing_ = false;
   bool undecided_ = false;  // recovery may still find what makes a block of too few fragments whole
   uint32_t lose_cursor_ = 0;
+  // The walk that drops remnants for room, and how many slices were whole when it began, and when
+  // the last one did that came to its end: without more of them there is nothing to find.
+  uint32_t remnant_cursor_ = 0, remnant_slices_ = 0, remnant_slices_done_ = 0;
   std::vector<Loss> losses_;  // of one turn
   // Of what recovery found, while it runs: the index has no room for attempts. By block slot.
   std::vector<Attempt> attempts_;

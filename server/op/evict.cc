@@ -22,6 +22,8 @@ void EvictOp::room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
   if (room.pages == 0 && pages > 0) {
     ++wanting_;
     room.limit = kCandidatesPerTurn;
+    room.away = 0;
+    room.any = false;
   }
   room.pages = std::max(room.pages, pages);
   if (room.pages > 0) sweep_wish(number);
@@ -30,12 +32,21 @@ void EvictOp::room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
 
 // Evicts one block: of this slice if possible, so that nothing but its own room is disturbed.
 void EvictOp::index_wanted(uint32_t slice) {
-  const uint32_t slices = context_.options.slices;
-  for (uint32_t t = 0; t < context_.flash.target_count(); ++t) {
-    if (sweep(t * slices + slice, kAnyTarget, 1, kCandidatesPerTurn) > 0) return;
+  VARVE_ASSERT(slice < context_.options.slices, slice);
+  const uint32_t targets = context_.flash.target_count();
+  const uint32_t own = std::max(1u, kCandidatesPerTurn / 2 / targets);
+  uint32_t left = kCandidatesPerTurn;
+  for (uint32_t t = 0; t < targets && left > 0; ++t) {
+    const uint32_t room = t * context_.options.slices + slice;
+    const Sweep done = sweep(room, kAnyTarget, 1, std::min(own, left));
+    if (done.freed > 0) return;
+    left -= done.looked;
   }
-  for (uint32_t room = 0; room < rooms_.size(); ++room) {
-    if (sweep(room, kAnyTarget, 1, kCandidatesPerTurn) > 0) return;
+  for (size_t i = 0; i < rooms_.size() && left > 0; ++i) {
+    index_next_ = (index_next_ + 1) % static_cast<uint32_t>(rooms_.size());
+    const Sweep done = sweep(index_next_, kAnyTarget, 1, left);
+    if (done.freed > 0) return;
+    left -= std::min(left, done.looked + 1);  // an empty room is looked at too
   }
   context_.metrics.evict_unsatisfied.add();
 }
@@ -56,34 +67,35 @@ void EvictOp::sweep_wish(uint32_t number) {
   VARVE_ASSERT(wanting_ > 0 && room.pages > 0, wanting_, room.pages);
   VARVE_ASSERT(room.limit > 0 && room.limit <= 2 * kCandidatesMax, room.limit);
   const uint32_t slices = context_.options.slices;
+  const uint32_t all = context_.flash.target_count();
+  const uint32_t targets = context_.options.scheme.width() > 1 ? all : 1;
+  VARVE_ASSERT(room.away < targets, room.away);
   const uint32_t target = number / slices;
-  const uint32_t targets = context_.options.scheme.width() > 1 ? context_.flash.target_count() : 1;
-  uint32_t freed = 0;
-  bool any = false;
-  for (uint32_t i = 0; i < targets && freed == 0; ++i) {
-    const uint32_t other = (target + i) % context_.flash.target_count() * slices + number % slices;
-    any = any || context_.eviction.victim(other, kNoSlot) != kNoSlot;
-    freed = sweep(other, target, room.pages, room.limit);
-  }
+  const uint32_t other = (target + room.away) % all * slices + number % slices;
+  room.any = room.any || context_.eviction.victim(other, kNoSlot) != kNoSlot;
+  const uint32_t freed = sweep(other, target, room.pages, room.limit).freed;
   room.pages -= std::min(room.pages, freed);
-  if (freed == 0) {
-    if (room.limit >= kCandidatesMax || !any) {
+  if (freed > 0) {
+    room.limit = kCandidatesPerTurn;
+  } else if (++room.away == targets) {  // none of the rooms gave any
+    if (room.limit >= kCandidatesMax || !room.any) {
       context_.metrics.evict_unsatisfied.add();
       room.pages = 0;
     }
     room.limit *= 2;
-  } else {
-    room.limit = kCandidatesPerTurn;
+    room.away = 0;
+    room.any = false;
   }
   if (room.pages == 0) --wanting_;
 }
 
-uint32_t EvictOp::sweep(uint32_t room, uint32_t target, uint32_t pages, uint32_t limit) {
-  uint32_t freed = 0;
+EvictOp::Sweep EvictOp::sweep(uint32_t room, uint32_t target, uint32_t pages, uint32_t limit) {
+  Sweep done;
   uint32_t previous = kNoSlot;
-  for (uint32_t i = 0; i < limit && freed < pages; ++i) {
+  while (done.looked < limit && done.freed < pages) {
     const uint32_t victim = context_.eviction.victim(room, previous);
     if (victim == kNoSlot) break;
+    ++done.looked;
     const uint32_t there = target == kAnyTarget ? 0 : context_.catalog->pages_on(victim, target);
     const bool wanted = target == kAnyTarget || there > 0;
     const uint32_t all = wanted ? context_.catalog->evict(victim) : 0;
@@ -91,9 +103,10 @@ uint32_t EvictOp::sweep(uint32_t room, uint32_t target, uint32_t pages, uint32_t
       previous = victim;
       continue;
     }
-    freed += target == kAnyTarget ? all : there;
+    done.freed += target == kAnyTarget ? all : there;
   }
-  return freed;
+  context_.metrics.evict_candidates.add(done.looked);
+  return done;
 }
 
 }  // namespace varve

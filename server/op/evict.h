@@ -2,8 +2,8 @@
 //
 // A block stands in the room of one of its fragments. Wishes of a room are met from it first, then
 // from the rooms of the other targets, whose blocks have fragments there too.
-// Wishes are remembered per room (a slice of a target) and met a bounded number of candidates at a
-// time, the rest in later turns, so that a full drive never stops a core.
+// Wishes are remembered per room (a slice of a target) and met one room and a bounded number of
+// candidates at a time, the rest in later turns, so that a full drive never stops a core.
 #pragma once
 
 #include <vector>
@@ -24,7 +24,8 @@ class EvictOp final : public Task {
   explicit EvictOp(OpContext& context);
   // About `pages` of this room; some are evicted before this returns.
   void room_wanted(uint32_t target, uint32_t slice, uint32_t pages);
-  // A place in the index, for a block of this slice.
+  // A place in the index, for a block of this slice. Looks at kCandidatesPerTurn at most, in other
+  // rooms the next time where it found none.
   void index_wanted(uint32_t slice);
   void run() override;
   const char* name() const override { return "evict"; }
@@ -34,17 +35,24 @@ class EvictOp final : public Task {
   struct Room {
     uint32_t pages = 0;  // still wanted
     uint32_t limit = 0;  // candidates to look at in the next sweep
+    uint32_t away = 0;   // which is of the room of the target so many further
+    bool any = false;    // one of the rooms of this round has a candidate
+  };
+  static constexpr uint32_t kAnyTarget = ~0u;
+  struct Sweep {
+    uint32_t freed = 0;   // pages
+    uint32_t looked = 0;  // candidates
   };
   // Looks at `limit` candidates of a room at most, in eviction order, and evicts those that have a
-  // fragment on `target` (kAnyTarget: all); pages freed there.
-  static constexpr uint32_t kAnyTarget = ~0u;
-  uint32_t sweep(uint32_t room, uint32_t target, uint32_t pages, uint32_t limit);
+  // fragment on `target` (kAnyTarget: all), until `pages` are freed there.
+  Sweep sweep(uint32_t room, uint32_t target, uint32_t pages, uint32_t limit);
   void sweep_wish(uint32_t room);
 
   OpContext& context_;
   std::vector<Room> rooms_;
-  uint32_t wanting_ = 0;  // rooms with a wish
-  uint32_t next_ = 0;     // the room to look at next
+  uint32_t wanting_ = 0;     // rooms with a wish
+  uint32_t next_ = 0;        // the room to look at next
+  uint32_t index_next_ = 0;  // and for a place in the index
 };
 
 }  // namespace varve

@@ -240,7 +240,7 @@ void ExtentOp::finish(Status status) {
   TierBlock& block = *at_.block;
   VARVE_ASSERT(block.users[at_.extent] > 0);
   --block.users[at_.extent];
-  const bool clean = !block.dirty && !block.doomed;
+  const bool clean = !block.dirty && !block.doomed && block.lent == 0;
   if (clean && block.users[at_.extent] == 0 && block.state[at_.extent] == ExtentState::kPresent &&
       context_.pulls->is_tight()) {
     context_.tier.drop_extent(block, at_.extent);

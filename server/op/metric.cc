@@ -109,6 +109,9 @@ void register_pull(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_pull_leads_given_up_total", "",
            "Header reads at a suspect target that were begun again at another."},
           &m.pull_leads_given_up);
+  set.add({"varve_pull_blocks_outlived_total", "",
+           "Blocks read anew because a device that failed keeps pages of them."},
+          &m.pull_blocks_outlived);
   set.add({"varve_pull_fences_total", "", "Extents of pulls that a client fenced."},
           &m.pull_fences);
   set.add({"varve_pull_live", "", "Pulls now."}, &m.pulls_live);
@@ -131,6 +134,8 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_evict_skipped_total", label("reason", "busy"), ""}, &m.evict_skipped_busy);
   set.add({"varve_evict_unsatisfied_total", "", "Wishes for room that no victim could meet."},
           &m.evict_unsatisfied);
+  set.add({"varve_evict_candidates_total", "", "Victims that were looked at."},
+          &m.evict_candidates);
   set.add({"varve_siblings_dropped_total", "",
            "Base ids dropped because a rank of theirs did not come within sibling_ms_max."},
           &m.siblings_dropped);

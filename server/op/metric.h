@@ -44,11 +44,12 @@ struct OpMetrics {
   Counter pull_bytes_dram, pull_bytes_flash, pull_bytes_shared;
   Counter pull_extents_streamed, pull_room_waits, pull_target_waits, pull_sheds, pull_overdue;
   Counter pull_extents_lost, pull_extents_late, pull_leads_given_up, pull_fences;
+  Counter pull_blocks_outlived;
   Gauge pulls_live, extents_live, fetches_live;
   Histogram pull_seconds, pull_stage_credit, pull_stage_read, pull_stage_send;
   // catalog
   Counter published, evicted_blocks, evicted_bytes, evict_skipped_leased, evict_skipped_grace;
-  Counter evict_skipped_busy, evict_unsatisfied, siblings_dropped;
+  Counter evict_skipped_busy, evict_unsatisfied, evict_candidates, siblings_dropped;
   Counter recovered_blocks, recovered_bytes, recovered_older, recovered_full, replaced_older;
   Counter recovered_crowded, recovered_too_few, recovered_purged;
   Counter reclaim_dead, reclaim_reinserted, reclaim_dropped;

@@ -13,7 +13,6 @@ namespace varve {
 
 PullOp::PullOp(OpContext& context) : context_(context) {
   items_.reserve(wire::kIdsMax);
-  fenced_.reserve(kFencedMax);
   ask_.owner = this;
   ask_.back = [](Message& message) {
     CreditAsk& ask = *static_cast<CreditAsk*>(message.owner);
@@ -23,30 +22,20 @@ PullOp::PullOp(OpContext& context) : context_(context) {
 
 void PullOp::begin(PullPart& part) {
   VARVE_ASSERT(part_ == nullptr);
-  VARVE_ASSERT(part.format != nullptr);
-  VARVE_ASSERT(part.rank < part.format->tables.size(), part.rank);
+  cursor_.begin(part);
   part_ = &part;
   table_ = &part.format->tables[part.rank];
-  VARVE_ASSERT(part.begin <= part.end, part.begin, part.end);
-  VARVE_ASSERT(part.end - part.begin <= wire::kIdsMax);
-  if (part.wants == nullptr) {
-    VARVE_ASSERT(part.extent_first < part.extent_end, part.extent_first, part.extent_end);
-    VARVE_ASSERT(part.extent_end <= table_->data_count(), part.extent_end);
-  }
   stage_ = Stage::kLease;
   const bool wants = part.wants != nullptr;
   const auto range = static_cast<uint16_t>(wants ? 0 : part.extent_end - part.extent_first);
   items_.assign(part.end - part.begin, Item{.extents_left = range});
   alive_ = part.end - part.begin;
-  cursor_ = Cursor{.extent = part.extent_first};
-  again_.clear();
-  fenced_.clear();
   for (uint32_t w = 0; w < part.want_count; ++w) {
+    const uint32_t item = cursor_.item_at(part.wants[w].block);
+    VARVE_ASSERT(item < items_.size(), part.wants[w].block);
     VARVE_ASSERT(part.wants[w].extent < table_->count(), part.wants[w].extent);
-    ++items_[item_at(part.wants[w].block)].extents_left;
+    ++items_[item].extents_left;
   }
-  PullPair first;
-  wanted_ns_ = at(cursor_, &first) ? wanted_of(first.extent) : part.first_wanted_ns;
   credit_bytes_ = busy_bytes_ = 0;
   busy_ = 0;
   asking_ = false;
@@ -101,22 +90,22 @@ Status PullOp::locate() {
 // Starts pairs until all are started (true), or one has to wait.
 bool PullOp::start_extents() {
   PullPair pair;
-  while (alive_ > 0 && next_pair(&pair)) {
+  while (alive_ > 0 && cursor_.next(&pair)) {
     Item& item = items_[pair.item];
     if (item.code != Code::kOk) {
-      pop_pair();
+      cursor_.pop();
       continue;
     }
-    if (!unfenced(pair)) {
+    if (cursor_.take_fence(pair)) {
       --item.extents_left;
-      pop_pair();
+      cursor_.pop();
       continue;
     }
     if (!may_start(extent_bytes(pair.extent))) return false;
     Began began = start_extent(pair);
     if (began == Began::kNoRoom) began = out_of_room(pair);
     if (began == Began::kNoRoom || began == Began::kTargetBusy) return false;
-    if (began == Began::kStarted) pop_pair();
+    if (began == Began::kStarted) cursor_.pop();
     if (began == Began::kFailed) VARVE_ASSERT(item.code != Code::kOk);
   }
   context_.pulls->leave_room_queue(*this);
@@ -124,97 +113,18 @@ bool PullOp::start_extents() {
   return alive_ == 0 || busy_ == 0;
 }
 
-// --- the pairs that are not begun yet
-
-bool PullOp::at(const Cursor& cursor, PullPair* pair) const {
-  if (part_->wants != nullptr) {
-    if (cursor.want == part_->want_count) return false;
-    const wire::Want& want = part_->wants[cursor.want];
-    *pair = {item_at(want.block), want.extent};
-    return true;
-  }
-  if (cursor.extent == part_->extent_end || items_.empty()) return false;
-  *pair = {cursor.item, cursor.extent};
-  return true;
-}
-
-void PullOp::advance(Cursor& cursor) const {
-  if (part_->wants != nullptr) {
-    ++cursor.want;
-    return;
-  }
-  VARVE_ASSERT(cursor.extent < part_->extent_end, cursor.extent);
-  if (++cursor.item < items_.size()) return;
-  cursor.item = 0;
-  ++cursor.extent;
-}
-
-bool PullOp::next_pair(PullPair* pair) const {
-  if (again_.empty()) return at(cursor_, pair);
-  *pair = again_.back();
-  return true;
-}
-
-void PullOp::pop_pair() {
-  if (again_.empty()) {
-    advance(cursor_);
-  } else {
-    again_.pop_back();
-  }
-  PullPair pair;
-  if (next_pair(&pair)) wanted_ns_ = wanted_of(pair.extent);
-}
-
-// Layer-major, before all that was not begun yet.
-void PullOp::begin_again(PullPair pair) {
-  const auto later = [](PullPair a, PullPair b) {
-    return a.extent != b.extent ? a.extent > b.extent : a.item > b.item;
-  };
-  again_.insert(std::upper_bound(again_.begin(), again_.end(), pair, later), pair);
-  wanted_ns_ = wanted_of(again_.back().extent);
-}
-
-bool PullOp::is_ahead(PullPair pair) const {
-  if (part_->wants == nullptr) {
-    if (pair.extent < part_->extent_first || pair.extent >= part_->extent_end) return false;
-    return pair.extent != cursor_.extent ? pair.extent > cursor_.extent : pair.item >= cursor_.item;
-  }
-  PullPair other;
-  for (Cursor ahead = cursor_; at(ahead, &other); advance(ahead)) {
-    if (other == pair) return true;
-  }
-  return false;
-}
-
-// False, once: the client has fenced it before it began.
-bool PullOp::unfenced(PullPair pair) {
-  const auto fenced = std::find(fenced_.begin(), fenced_.end(), pair);
-  if (fenced == fenced_.end()) return true;
-  *fenced = fenced_.back();
-  fenced_.pop_back();
-  return false;
-}
-
 void PullOp::fence(FencePart& part) {
-  const uint32_t index = item_at(part.position);
-  const PullPair pair{index, part.extent};
+  const uint32_t index = cursor_.item_at(part.position);
   ExtentOp* op = extents_.front();
   while (op != nullptr && (op->item() != index || op->extent() != part.extent))
     op = extents_.next(op);
   if (op != nullptr && op->with_session()) return op->fence(part);
-  const auto waiting = std::find(again_.begin(), again_.end(), pair);
-  if (op != nullptr) {
-    fenced(*op);
-  } else if (waiting != again_.end()) {
-    again_.erase(waiting);
-    --items_[index].extents_left;
-  } else if (index < items_.size() && is_ahead(pair)) {
-    if (fenced_.size() < kFencedMax) {
-      fenced_.push_back(pair);
-    } else {
-      fail_item(index, Code::kOverloaded);  // nothing of this block is begun any more
-    }
-  }
+  const PullCursor::Fence fence =
+      op != nullptr ? PullCursor::Fence::kPast : cursor_.fence({index, part.extent});
+  if (op != nullptr) fenced(*op);
+  if (fence == PullCursor::Fence::kDropped) --items_[index].extents_left;
+  // Then nothing of this block is begun any more.
+  if (fence == PullCursor::Fence::kFull) fail_item(index, Code::kOverloaded);
   context_.reactor.make_ready(*this);
   part_back(part, Status());
 }
@@ -244,24 +154,18 @@ bool PullOp::may_start(uint32_t bytes) {
 void PullOp::ask_credit() {
   const uint64_t window = window_bytes();
   uint64_t bytes = 0;
-  const auto add = [&](PullPair pair) {  // false: the window is full
+  cursor_.for_each([&](PullPair pair) {  // false: the window is full
     if (items_[pair.item].code != Code::kOk) return true;
     const uint64_t more = extent_bytes(pair.extent);
     if (bytes > 0 && bytes + more > window) return false;
     bytes += more;
     return bytes < window;
-  };
-  bool open = true;
-  for (size_t i = again_.size(); i > 0 && open; --i)
-    open = add(again_[i - 1]);
-  PullPair pair;
-  for (Cursor ahead = cursor_; open && at(ahead, &pair); advance(ahead))
-    open = add(pair);
+  });
   VARVE_ASSERT(bytes > credit_bytes_, bytes, credit_bytes_);
   asking_ = true;
   asked_ns_ = context_.reactor.now_ns();
   ask_.bytes = bytes - credit_bytes_;
-  ask_.wanted_ns = wanted_ns_;
+  ask_.wanted_ns = wanted_ns();
   ask_.part = part_;
   ask_.status = Status();
   ask_.message.owner = &ask_;
@@ -401,9 +305,27 @@ TierBlock* PullOp::find_in_dram(Item& item, uint32_t index, std::optional<Locate
     return nullptr;
   }
   VARVE_ASSERT(block->extent_count == table_->count(), block->extent_count);
+  if (is_outlived(*block, **located)) {
+    context_.metrics.pull_blocks_outlived.add();
+    context_.tier.forget(*block);
+    return nullptr;
+  }
   context_.tier.pin(*block);
   item.block = block;
   return block;
+}
+
+// A device keeps some of its extents, maybe for ever, which can be read elsewhere by now, and
+// nobody uses the rest: the block is read anew, in other pages.
+bool PullOp::is_outlived(const TierBlock& block, const Located& located) const {
+  if (block.held_count == 0 || block.pins > block.held_count) return false;
+  VARVE_ASSERT(block.pins == block.held_count, block.pins);  // each is its read's
+  const uint16_t usable = context_.catalog->usable(located);
+  for (uint32_t e = 0; e < block.extent_count; ++e) {
+    if (block.state[e] != ExtentState::kHeld) continue;
+    if ((usable >> flash::position_at(*table_, block.block, e) & 1) != 0) return true;
+  }
+  return false;
 }
 
 // Whether a fragment there can be one of this pull's format: what the client says must never decide
@@ -441,7 +363,7 @@ TierBlock* PullOp::open_block(PullPair pair, const Located& located, uint32_t le
   const flash::Place place = context_.index.place_of(located, lead);
   Fetch* fetch = context_.fetches->take(place.target, place.lead_pages);
   VARVE_ASSERT(fetch != nullptr);
-  context_.fetches->start_lead(*fetch, *block, place, part_->format->fingerprint, wanted_ns_);
+  context_.fetches->start_lead(*fetch, *block, place, part_->format->fingerprint, wanted_ns());
   return block;
 }
 
@@ -459,12 +381,12 @@ void PullOp::launch(PullPair pair, TierBlock& block, Fetch* fetch, bool lead_sta
   op->begin(ExtentOp::Begin{.pull = this,
                             .part = part_,
                             .item = pair.item,
-                            .position = position(pair.item),
+                            .position = cursor_.position(pair.item),
                             .block = &block,
                             .extent = pair.extent,
                             .fragment = flash::position_at(*table_, block.block, pair.extent),
                             .bytes = bytes,
-                            .wanted_ns = wanted_ns_,
+                            .wanted_ns = wanted_ns(),
                             .fetch = fetch,
                             .lead_started = lead_started,
                             .lost = lost});
@@ -510,7 +432,7 @@ void PullOp::extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t p
       context_.tier.unpin(*item.block);
       item.block = nullptr;
     }
-    begin_again(pair);
+    cursor_.begin_again(pair);
   } else if (!cut_short()) {
     const bool purged =
         status.code() == Code::kCancelled || (item.block != nullptr && item.block->purged);
@@ -591,7 +513,7 @@ void PullOp::finish() {
     Item& item = items_[i - 1];
     const bool whole = item.code == Code::kOk && item.extents_left == 0;
     if (item.code == Code::kOk && !whole) item.code = end_.ok() ? Code::kInternal : end_.code();
-    part_->codes[position(static_cast<uint32_t>(i - 1))] = static_cast<uint8_t>(item.code);
+    part_->codes[cursor_.position(static_cast<uint32_t>(i - 1))] = static_cast<uint8_t>(item.code);
     if (whole) metrics.pull_blocks_ok.add();
     if (item.block != nullptr) {
       const AdmissionQuestion question{.bytes = table_->block_bytes, .depth_known = 0};
@@ -623,19 +545,7 @@ const char* PullOp::where() const {
 }
 
 BlockId PullOp::block_id(uint32_t item) const {
-  return BlockId{.base = part_->request->ids[position(item)], .rank = part_->rank};
-}
-
-uint32_t PullOp::position(uint32_t item) const {
-  return part_->request->positions[part_->begin + item];
-}
-
-// items_.size(): no block of this home is there.
-uint32_t PullOp::item_at(uint32_t wanted) const {
-  const uint16_t* first = part_->request->positions + part_->begin;
-  const uint16_t* end = part_->request->positions + part_->end;
-  const uint16_t* found = std::lower_bound(first, end, wanted);
-  return static_cast<uint32_t>((found == end || *found != wanted ? end : found) - first);
+  return BlockId{.base = part_->request->ids[cursor_.position(item)], .rank = part_->rank};
 }
 
 uint64_t PullOp::window_bytes() const {
@@ -644,15 +554,6 @@ uint64_t PullOp::window_bytes() const {
 
 uint32_t PullOp::extent_bytes(uint32_t extent) const {
   return table_->bytes_at(extent);
-}
-
-Nanos PullOp::wanted_of(uint32_t extent) const {
-  const Nanos latest = kNever - 1;  // kNever itself is for what nobody waits for
-  if (part_->wants != nullptr) return std::min(part_->first_wanted_ns, latest);
-  const uint32_t layers =
-      table_->extents[extent].layer_first - table_->extents[part_->extent_first].layer_first;
-  // A nanosecond a layer keeps them in order where all are wanted at once.
-  return std::min(part_->first_wanted_ns + (part_->layer_ns + 1) * layers, latest);
 }
 
 }  // namespace varve

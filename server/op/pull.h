@@ -16,6 +16,7 @@
 #include "server/index/index.h"
 #include "server/op/extent_op.h"
 #include "server/op/part.h"
+#include "server/op/pull_cursor.h"
 
 namespace varve {
 
@@ -24,13 +25,6 @@ class PullTable;
 
 struct ActiveHook : ListHook {};  // in progress
 struct RoomHook : ListHook {};    // waits for pages
-
-// One extent of one of a pull's blocks.
-struct PullPair {
-  uint32_t item = 0;
-  uint32_t extent = 0;
-  bool operator==(const PullPair&) const = default;
-};
 
 class PullOp final : public Task, public ActiveHook, public RoomHook {
  public:
@@ -49,7 +43,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   // True once the pull was cancelled or is past its deadline: nothing more is sent.
   bool cut_short();
   uint32_t shed();  // unpins blocks that nothing of this pull is using now; how many
-  Nanos wanted_ns() const { return wanted_ns_; }
+  Nanos wanted_ns() const { return cursor_.wanted_ns(); }
   const PullPart& part() const { return *part_; }
   const char* where() const;  // for the watchdog
 
@@ -65,12 +59,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
     bool read = false;  // bytes came from flash for this pull
     TierBlock* block = nullptr;
   };
-  struct Cursor {
-    uint32_t extent = 0, item = 0;
-    uint32_t want = 0;
-  };
-  static constexpr uint32_t kAgainMax = 64;    // headers of one block
-  static constexpr uint32_t kFencedMax = 256;  // not yet begun
+  static constexpr uint32_t kAgainMax = 64;  // headers of one block
 
   Status locate();
   bool start_extents();
@@ -80,6 +69,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   Began start_extent(PullPair pair);
   TierBlock* find_in_dram(Item& item, uint32_t index, std::optional<Located>* located,
                           bool* foreign);
+  bool is_outlived(const TierBlock& block, const Located& located) const;
   uint32_t lead_of(PullPair pair, uint16_t usable) const;
   uint32_t first_extent(const BlockId& block, uint32_t position) const;
   bool fits(const BlockId& block, uint32_t position, const flash::Place& place) const;
@@ -91,32 +81,17 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   void detach_readers();
   void finish();
 
-  // --- the pairs that are not begun yet
-  bool at(const Cursor& cursor, PullPair* pair) const;
-  void advance(Cursor& cursor) const;
-  bool next_pair(PullPair* pair) const;
-  void pop_pair();
-  bool unfenced(PullPair pair);
-  void begin_again(PullPair pair);
-  bool is_ahead(PullPair pair) const;
-
   BlockId block_id(uint32_t item) const;
-  uint32_t position(uint32_t item) const;
-  uint32_t item_at(uint32_t position) const;
   uint64_t window_bytes() const;
   uint32_t extent_bytes(uint32_t extent) const;
-  Nanos wanted_of(uint32_t extent) const;
 
   OpContext& context_;
   Stage stage_ = Stage::kLease;
   PullPart* part_ = nullptr;
   const ExtentTable* table_ = nullptr;
-  std::vector<Item> items_;       // capacity wire::kIdsMax
-  uint32_t alive_ = 0;            // items that have not failed
-  Cursor cursor_;                 // the next pair, behind those of again_
-  std::vector<PullPair> again_;   // begun and not sent: to begin again, the first at the back
-  std::vector<PullPair> fenced_;  // not begun, and not to be
-  Nanos wanted_ns_ = 0;           // of the next pair
+  std::vector<Item> items_;  // capacity wire::kIdsMax
+  uint32_t alive_ = 0;       // items that have not failed
+  PullCursor cursor_;        // what is not begun yet, or to begin again
   uint64_t credit_bytes_ = 0;
   uint64_t busy_bytes_ = 0;  // of extents in progress
   uint32_t busy_ = 0;

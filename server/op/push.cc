@@ -25,7 +25,6 @@ void PushOp::begin(const Grant& grant) {
   stage_ = Stage::kReceive;
   part_ = nullptr;
   failure_ = Status();
-  held_ = false;
   purged_ = false;
   for (uint32_t p = 0; p < kWidthMax; ++p) {
     const uint8_t target = grant.spots.target[p];
@@ -226,9 +225,8 @@ void PushOp::append(FragmentWrite& write, AppendSlot& slot) {
   context_.flash.append(append);
 }
 
-void PushOp::appended(FragmentWrite& write, bool held, Status status) {
+void PushOp::appended(FragmentWrite& write, Status status) {
   VARVE_ASSERT(stage_ == Stage::kWrite && write.pages == 0);
-  held_ = held_ || held;
   if (failure_.ok()) failure_ = status;
   if (!status.ok()) context_.metrics.push_fragments_lost.add();
   completed(Status());
@@ -251,7 +249,7 @@ void PushOp::written() {
     return;
   }
   block.dirty = false;
-  if (!held_) context_.tier.drop_coding(block);
+  if (block.lent == 0) context_.tier.drop_coding(block);
   if (part_ == nullptr) return;
   context_.metrics.push_committed_durable.add();
   answer(Status());

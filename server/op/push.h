@@ -84,7 +84,7 @@ class PushOp final : public Op {
   }
   // Of the table: this fragment may be appended now; it has ended.
   void append(FragmentWrite& write, AppendSlot& slot);
-  void appended(FragmentWrite& write, bool held, Status status);
+  void appended(FragmentWrite& write, Status status);
 
   PushOp* bucket_next = nullptr;  // the table's
 
@@ -106,7 +106,6 @@ class PushOp final : public Op {
   FragmentWrite writes_[kWidthMax];
   Status failure_;  // of the first append that failed
   bool purged_ = false;
-  bool held_ = false;  // a device keeps pages of the block
   Nanos since_ns_ = 0;
 };
 
@@ -166,6 +165,7 @@ class PushTable {
   bool may_append(uint32_t target) const;
   void occupy(FragmentWrite& write);
   void give_slot(AppendSlot& slot);
+  void pump();
   void waiting_changed(int64_t by);
   uint32_t bucket_of(const BlockId& block) const;
 

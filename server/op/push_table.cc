@@ -29,6 +29,8 @@ PushTable::PushTable(OpContext& context)
     slot->append.limbo.owner = slot.get();
     slot->append.limbo.on_returned = [](void* owner) {
       AppendSlot& self = *static_cast<AppendSlot*>(owner);
+      VARVE_ASSERT(self.block != nullptr && self.block->lent > 0);
+      --self.block->lent;
       self.table->append_returned(self);
     };
   }
@@ -181,8 +183,6 @@ void PushTable::append(FragmentWrite& write) {
   waiting_changed(1);
 }
 
-// Whoever waits gets the slot itself, so that nobody can come in between: first the target whose
-// turn it is, then the others.
 void PushTable::give_slot(AppendSlot& slot) {
   VARVE_ASSERT(slot.write == nullptr);
   Target& of = targets_[slot.append.target];
@@ -190,6 +190,12 @@ void PushTable::give_slot(AppendSlot& slot) {
   --of.appends;
   slot.block = nullptr;
   slots_.give(&slot);
+  pump();
+}
+
+// Whoever waits gets the slot itself, so that nobody can come in between: first the target whose
+// turn it is, then the others.
+void PushTable::pump() {
   for (size_t i = 0; i < targets_.size() && slots_.available() > 0; ++i) {
     turn_ = (turn_ + 1) % static_cast<uint32_t>(targets_.size());
     Target& target = targets_[turn_];
@@ -218,12 +224,15 @@ void PushTable::append_done(AppendSlot& slot) {
   if (append.status.ok()) context_.catalog->placed(*slot.block, write.position, append.place);
   slot.write = nullptr;
   const bool held = append.held;
-  write.op->appended(write, held, append.status);
-  if (!held) append_returned(slot);
+  if (held) ++slot.block->lent;  // until append_returned(), which may be never
+  write.op->appended(write, append.status);
+  if (held) return pump();  // one that waits for this target may be refused now
+  append_returned(slot);
 }
 
 // The device is done with the pages, for a held append maybe much later: they may be used again.
 void PushTable::append_returned(AppendSlot& slot) {
+  VARVE_ASSERT(slot.write == nullptr && slot.block != nullptr);
   TierBlock& block = *slot.block;
   share_drop(slot.append.target, slot.dram_pages);
   give_slot(slot);

@@ -143,7 +143,7 @@ bool DramTier::take_extent(TierBlock& block, uint32_t e, uint32_t bytes) {
 
 void DramTier::drop_extent(TierBlock& block, uint32_t e) {
   VARVE_ASSERT(e < block.extent_count, e, block.extent_count);
-  VARVE_ASSERT(!block.dirty);
+  VARVE_ASSERT(!block.dirty && block.lent == 0, block.lent);
   VARVE_ASSERT(block.users[e] == 0, e, block.users[e]);
   VARVE_ASSERT(block.state[e] == ExtentState::kPresent, e);
   if (block.linked()) evictable_pages_ -= extent(block, e).page_count;
@@ -154,7 +154,7 @@ void DramTier::drop_extent(TierBlock& block, uint32_t e) {
 
 void DramTier::drop_coding(TierBlock& block) {
   VARVE_ASSERT(block.pins > 0);
-  VARVE_ASSERT(!block.dirty);
+  VARVE_ASSERT(!block.dirty && block.lent == 0, block.lent);
   if (!block.spare_headers.empty()) give_pages(block, block.spare_headers);
   for (uint32_t e = block.data_count; e < block.extent_count; ++e) {
     if (block.state[e] == ExtentState::kPresent && block.users[e] == 0) drop_extent(block, e);
@@ -236,6 +236,7 @@ void DramTier::extent_read(TierBlock& block, uint32_t e, Status status) {
     if (e < block.data_count) ++block.data_present_count;
   } else {
     VARVE_ASSERT(!block.dirty);  // pages of a push are lent: only forget() gives them back
+    if (held) --block.held_count;
     give_extent(block, e);
   }
   wake(block, e, status);
@@ -246,6 +247,7 @@ void DramTier::extent_held(TierBlock& block, uint32_t e, Status status) {
   VARVE_ASSERT(block.state[e] == ExtentState::kReading && block.pins > 0, e);
   VARVE_ASSERT(!status.ok());
   block.state[e] = ExtentState::kHeld;
+  ++block.held_count;
   wake(block, e, status);
 }
 
@@ -379,7 +381,7 @@ void DramTier::settle(TierBlock& block) {
   VARVE_ASSERT(!block.dirty);
   VARVE_ASSERT(block.pins == 0);
   VARVE_DASSERT(std::count(block.state.begin(), block.state.end(), ExtentState::kReading) == 0);
-  VARVE_DASSERT(std::count(block.state.begin(), block.state.end(), ExtentState::kHeld) == 0);
+  VARVE_ASSERT(block.held_count == 0 && block.lent == 0, block.held_count, block.lent);
   const bool worth_keeping =
       block.slot != kNone && (block.header_present || block.present_count > 0);
   const bool resident = block.budget == Budget::kResident;
@@ -408,7 +410,7 @@ void DramTier::evict_oldest() {
 }
 
 void DramTier::free_block(TierBlock& block) {
-  VARVE_ASSERT(block.pins == 0);
+  VARVE_ASSERT(block.pins == 0 && block.lent == 0 && block.held_count == 0, block.lent);
   VARVE_ASSERT(block.waiters.empty());
   VARVE_ASSERT(!block.linked());
   VARVE_DASSERT(std::count(block.users.begin(), block.users.end(), 0) == block.extent_count);

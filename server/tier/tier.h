@@ -114,7 +114,9 @@ struct TierBlock : ListHook {
   uint32_t extent_count = 0;       // of the whole table: data, then parity
   uint32_t data_count = 0;         // of these, data
   uint32_t present_count = 0, data_present_count = 0;
-  uint32_t pins = 0;  // readers, appends
+  uint32_t pins = 0;        // readers, appends
+  uint16_t lent = 0;        // appends that are over and whose pages a device still reads
+  uint16_t held_count = 0;  // extents that are kHeld
   bool header_present = false;
   bool dirty = false;   // not yet on flash
   bool doomed = false;  // freed when the last pin goes
@@ -150,11 +152,11 @@ class DramTier {
   // Pages for one absent extent of a pinned, open block; it is kReading from here on. Those of a
   // resident block count as kPull until its last unpin. False: no room now.
   [[nodiscard]] bool take_extent(TierBlock& block, uint32_t extent, uint32_t bytes);
-  // Lets the bytes of a present extent without users go, of a clean block, pinned or not: how a
-  // pull larger than DRAM keeps its headers and streams the rest.
+  // Lets the bytes of a present extent without users go, of a clean block that is not lent, pinned
+  // or not: how a pull larger than DRAM keeps its headers and streams the rest.
   void drop_extent(TierBlock& block, uint32_t extent);
-  // The appends of a granted block are over and no device holds its pages: spare headers and parity
-  // without users go back, so that a resident block keeps only what readers want. Clean, pinned.
+  // The appends of a granted block are over and it is not lent: spare headers and parity without
+  // users go back, so that a resident block keeps only what readers want. Clean, pinned.
   void drop_coding(TierBlock& block);
   Slab& extent(TierBlock& block, uint32_t extent);
   // For whom the bytes of a granted block are lent to (server/session).

@@ -289,6 +289,60 @@ TEST(CodingRecovery, LeavesNoTwoFragmentsOnOneTargetWhileOneCanBeSpared) {
   }
 }
 
+// What reclaim left of evicted blocks, a fragment each, in an index that has no more places: it
+// goes for what is found later, once its slice was found whole and no sooner.
+TEST(CodingRecovery, RemnantsMakeRoomForBlocksThatAreWhole) {
+  constexpr uint32_t kPlaces = 1000, kWhole = 40;
+  RigOptions options = coded({2, 1}, 3);
+  options.index_blocks_max = kPlaces;
+  options.op.slices = 2;
+  Rig rig(options);
+  Catalog& catalog = rig.operations->catalog();
+  uint32_t page = 0;
+  const auto find = [&](uint32_t n, uint32_t position) {
+    const flash::FragmentInfo info{.block = rig.block(n),
+                                   .rank_count = 1,
+                                   .position = position,
+                                   .attempt = {.boot_generation = 1, .target = 0, .counter = n + 1},
+                                   .place = {.target = static_cast<uint8_t>(position),
+                                             .slice = static_cast<uint8_t>(slice_of(rig.id(n), 2)),
+                                             .segment = 1,
+                                             .page = page += 4,
+                                             .pages = 4,
+                                             .lead_pages = 2},
+                                   .block_bytes = 1000,
+                                   .mark = {}};
+    rig.flash.adopt(info.place, info.block);
+    if (catalog.recovered(info)) return true;
+    rig.flash.release(info.place);  // as flash does with what is not kept
+    return false;
+  };
+  std::vector<uint32_t> remnants, whole;  // of one slice, and of the other
+  for (uint32_t n = 0; remnants.size() < kPlaces || whole.size() < kWhole; ++n)
+    (slice_of(rig.id(n), 2) == 0 ? remnants : whole).push_back(n);
+  rig.flash.is_recovering = true;
+  rig.flash.ready = false;
+  for (uint32_t i = 0; i < kPlaces; ++i)
+    ASSERT_TRUE(find(remnants[i], i % 3));
+  EXPECT_FALSE(find(whole[0], 0)) << "the others of each may still be found";
+  EXPECT_EQ(rig.context->metrics.recovered_full.value(), 1u);
+  rig.flash.ready = true;
+  rig.flash.unready_slice = 1;
+  for (uint32_t i = 0; i < kWhole; ++i) {
+    EXPECT_TRUE(find(whole[i], 0));
+    EXPECT_TRUE(find(whole[i], 1));
+  }
+  EXPECT_EQ(rig.context->metrics.recovered_full.value(), 1u);
+  rig.flash.unready_slice = ~0u;
+  rig.flash.is_recovering = false;
+  catalog.recovery_done();
+  rig.settle();
+  for (uint32_t i = 0; i < kWhole; ++i)
+    EXPECT_EQ(rig.match({whole[i]}).found(), 1u) << i;
+  EXPECT_EQ(rig.context->metrics.recovered_too_few.value(), kPlaces);
+  EXPECT_EQ(rig.flash.fragments(), 2 * kWhole);
+}
+
 // Rot that a reader finds: the extent is told lost, the block stays, the others of it are sent.
 TEST(CodingRot, CostsTheReaderARebuildOnly) {
   for (uint32_t position = 0; position < 3; ++position) {

@@ -255,6 +255,206 @@ TEST(Degraded, KeepsABlockOfWhichADeviceHoldsAnExtent) {
   rig.expect_at_rest();
 }
 
+// Many extents of a block wait for one header: that it is given up is one try of the block's, not
+// one for each of them.
+TEST(Degraded, AHeaderThatIsGivenUpCostsABlockOneTry) {
+  RigOptions options = coded();
+  options.layer_bytes.assign(80, 70000);
+  options.arena_pages = 11264;
+  options.pull_pages = 5120;
+  options.op.pull_windows_max = 8;
+  Rig rig(options);
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const uint32_t stuck = holder_of(rig, 1, 0);
+  hold(rig, stuck);
+  const auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.run_for(2 * kMillisecond);
+  ASSERT_GT(rig.context->pulls->extents_live(), 70u) << "more than a block has tries";
+  rig.flash.suspect_target = static_cast<int>(stuck);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  EXPECT_EQ(rig.context->metrics.pull_leads_given_up.value(), 1u);
+  EXPECT_EQ(pull->got.size() + pull->lost.size(), rig.table().data_count());
+  rig.expect_bytes(*pull, {1});
+  // Expect: what is begun again comes in the order of the layers.
+  EXPECT_TRUE(std::is_sorted(pull->order.begin(), pull->order.end()));
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
+// What a target has when it becomes suspect is lost, not late: the first layers of all pulls under
+// way are there, and hedges have a budget.
+TEST(Degraded, WhatASuspectTargetAlreadyReadsIsLostAtOnce) {
+  for (const bool needed : {false, true}) {
+    Rig rig(coded());
+    rig.push({1});
+    rig.drop_from_dram(1);
+    const uint32_t stuck = holder_of(rig, 1, 1);
+    ASSERT_NE(stuck, holder_of(rig, 1, 0));
+    if (needed) rig.lose(1, 2);
+    hold(rig, stuck);
+    const auto pull = rig.make_pull({1});
+    rig.start(*pull);
+    rig.run_for(2 * kMillisecond);
+    EXPECT_TRUE(pull->lost.empty());
+    rig.flash.suspect_target = static_cast<int>(stuck);
+    rig.run_for(100 * kMillisecond);
+    EXPECT_EQ(pull->back, !needed);
+    EXPECT_EQ(count_of(*pull, LostState::kLate), 0u);
+    EXPECT_EQ(count_of(*pull, LostState::kLost) > 0, !needed);
+    rig.flash.let_go();
+    rig.finish(*pull);
+    EXPECT_EQ(pull->code(0), Code::kOk);
+    rig.expect_bytes(*pull, {1});
+    rig.expect_at_rest();
+  }
+}
+
+// Two reads a target; those of the blocks [0] and [1] are at one that answers nothing, and the pull
+// under test waits there for a share, with nothing in progress.
+struct FullShare {
+  FullShare() : rig(options()) {
+    stuck = holder_of_first(0);
+    blocks = {0};
+    for (uint32_t n = 1; n < 40 && blocks.size() < 3; ++n) {
+      if (holder_of_first(n) == stuck) blocks.push_back(n);
+    }
+    for (const uint32_t n : blocks)
+      rig.drop_from_dram(n);
+    hold(rig, stuck);
+    for (uint32_t i = 0; i < 2; ++i) {
+      readers.push_back(rig.make_pull({blocks[i]}));
+      readers[i]->part.extent_end = 1;
+      rig.start(*readers[i]);
+    }
+    rig.run_for(2 * kMillisecond);
+    EXPECT_EQ(rig.context->fetches->live(), 2u);
+  }
+  static RigOptions options() {
+    RigOptions options = coded();
+    options.op.fetches_max = 4;
+    return options;
+  }
+  uint32_t holder_of_first(uint32_t n) {
+    rig.push({n});
+    return holder_of(rig, n, 0);
+  }
+  void wait_for_share(Rig::Pull& pull) {
+    rig.start(pull);
+    rig.run_for(2 * kMillisecond);
+    EXPECT_EQ(rig.context->metrics.pull_target_waits.value(), 1u);
+    EXPECT_TRUE(pull.got.empty() && !pull.back);
+  }
+  // It ends although the target never answers.
+  void expect_goes_on(Rig::Pull& pull, uint32_t block) {
+    rig.flash.suspect_target = static_cast<int>(stuck);
+    ASSERT_TRUE(rig.run_until([&] { return pull.back; }, kSecond));
+    EXPECT_EQ(pull.code(0), Code::kOk);
+    rig.expect_bytes(pull, {block});
+    for (const auto& reader : readers) {
+      rig.finish(*reader);
+      EXPECT_EQ(reader->code(0), Code::kOk);
+    }
+    rig.flash.let_go();
+    rig.expect_at_rest();
+  }
+  Rig rig;
+  uint32_t stuck = 0;
+  std::vector<uint32_t> blocks;
+  std::vector<std::unique_ptr<Rig::Pull>> readers;
+};
+
+TEST(Degraded, WhoWaitsForAShareOfATargetGoesOnWhenThatIsSuspect) {
+  FullShare full;
+  const auto pull = full.rig.make_pull({full.blocks[2]});
+  full.wait_for_share(*pull);
+  full.expect_goes_on(*pull, full.blocks[2]);
+}
+
+// It has pinned a block that another pull opened, whose header is given up before this one began
+// anything of it.
+TEST(Degraded, ABlockPinnedBeforeItsHeaderWasGivenUpIsReadElsewhere) {
+  FullShare full;
+  uint32_t extent = 1;
+  while (holder_of(full.rig, full.blocks[0], extent) != full.stuck)
+    ++extent;
+  ASSERT_LT(extent, full.rig.table().data_count());
+  const auto pull = full.rig.make_pull({full.blocks[0]});
+  pull->part.extent_first = extent;
+  pull->part.extent_end = extent + 1;
+  full.wait_for_share(*pull);
+  full.expect_goes_on(*pull, full.blocks[0]);
+}
+
+// What does not fit the format is so in every fragment: no other header is tried.
+TEST(Degraded, ATableThatDoesNotFitTheFormatIsCorruptAtOnce) {
+  Rig rig(coded());
+  rig.push({1});
+  TierBlock* block = rig.tier.find(rig.index.find(rig.block(1))->block_slot);
+  *rig.arena.byte_at(block->header, 256 + 4) ^= std::byte{1};  // stored bytes of extent 0
+  const auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kCorrupt);
+  EXPECT_EQ(rig.flash.lead_reads, 0u);
+  rig.expect_at_rest();
+}
+
+// ... and once its fragment is on another target, the block is read anew and whole: not while
+// somebody reads it, and never into the pages that the device keeps.
+TEST(Degraded, ReadsABlockAnewOfWhichADeviceHoldsAnExtentThatIsElsewhereNow) {
+  RigOptions options = coded();
+  options.targets = 4;
+  Rig rig(options);
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const uint32_t position = flash::position_at(rig.table(), rig.block(1), 1);
+  const flash::Place place = rig.place_of(rig.block(1), position);
+  uint32_t spare = 0b1111;
+  for (uint32_t p = 0; p < 3; ++p)
+    spare &= ~(1u << rig.place_of(rig.block(1), p).target);
+  const flash::Place copy =
+      rig.flash.copy_of(place, static_cast<uint32_t>(std::countr_zero(spare)));
+  hold(rig, place.target);
+  const auto first = rig.make_pull({1});
+  rig.start(*first);
+  rig.run_for(5 * kMillisecond);
+  rig.flash.ok[place.target] = false;
+  rig.flash.held_by_device = true;
+  rig.operations->catalog().target_failed(place.target);
+  rig.flash.let_go();
+  rig.finish(*first);
+  EXPECT_GT(count_of(*first, LostState::kLost), 0u);
+  rig.settle();
+  const TierBlock* block = rig.tier.peek(rig.index.find(rig.block(1))->block_slot);
+  ASSERT_TRUE(block != nullptr && block->held_count > 0);
+  rig.hold_data = true;
+  const auto reader = rig.make_pull({1});
+  rig.start(*reader);
+  rig.settle();
+  EXPECT_GT(count_of(*reader, LostState::kLost), 0u) << "it is nowhere else yet";
+  ASSERT_TRUE(rig.operations->catalog().repaired(rig.block(1), block->attempt, position, copy));
+  const auto beside = rig.make_pull({1});
+  rig.start(*beside);
+  rig.settle();
+  EXPECT_GT(count_of(*beside, LostState::kLost), 0u) << "its reader keeps it";
+  rig.hold_data = false;
+  rig.answer_data();
+  rig.finish(*reader);
+  rig.finish(*beside);
+  const auto anew = rig.make_pull({1});
+  rig.start(*anew);
+  rig.finish(*anew);
+  EXPECT_EQ(anew->code(0), Code::kOk);
+  EXPECT_TRUE(anew->lost.empty());
+  rig.expect_bytes(*anew, {1});
+  EXPECT_EQ(rig.context->metrics.pull_blocks_outlived.value(), 1u);
+  rig.flash.return_limbo();
+  rig.expect_at_rest();
+}
+
 TEST(Degraded, EndsACancelledPullWhileNotesAreOut) {
   Rig rig(coded());
   rig.push({1});

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/server/op/rig.h"
 
 namespace varve {
@@ -87,6 +89,69 @@ TEST(EvictOp, GivesUpAtOnceInAnEmptyRoom) {
   Rig rig(one_room());
   rig.operations->room_wanted(0, 0, 4);
   EXPECT_EQ(rig.context->metrics.evict_unsatisfied.value(), 1u);
+  rig.expect_at_rest();
+}
+
+// A wish that nothing can meet looks everywhere, but at one room a turn.
+TEST(EvictOp, LooksIntoOneRoomATurnWhenAllAreLeased) {
+  RigOptions options = one_room();
+  options.targets = 4;
+  options.op.scheme = {2, 1};
+  options.op.repair_bytes_per_s = 0;
+  Rig rig(options);
+  push_many(rig, 120);  // forty of each position, and of these ten on each target
+  std::vector<uint32_t> all(120);
+  std::iota(all.begin(), all.end(), 0);
+  const Rig::Matched matched = rig.match(all, 60000);
+  ASSERT_EQ(matched.found(), 120u);
+  const Counter& looked = rig.context->metrics.evict_candidates;
+  rig.operations->room_wanted(0, 0, 4);
+  EXPECT_GT(looked.value(), 0u);
+  uint64_t most = looked.value(), before = looked.value();
+  for (uint32_t turns = 0; turns < 200; ++turns) {
+    rig.reactor.turn();
+    most = std::max(most, looked.value() - before);
+    before = looked.value();
+  }
+  EXPECT_LT(most, 60u) << "a room has about thirty";
+  EXPECT_GE(looked.value(), 120u) << "all of them were looked at";
+  EXPECT_EQ(rig.context->metrics.evict_unsatisfied.value(), 1u);
+  rig.release(matched.lease);
+  rig.operations->room_wanted(0, 0, 4);
+  rig.settle();
+  EXPECT_GT(rig.context->metrics.evicted_blocks.value(), 0u);
+  rig.expect_at_rest();
+}
+
+// An index without a place, and the blocks of many rooms leased: a bounded look for each id that
+// asks, in other rooms each time, so that what may go is found.
+TEST(EvictOp, ABoundedLookForAPlaceInTheIndexFindsTheOneBlockThatMayGo) {
+  RigOptions options = one_room();
+  options.op.slices = 16;
+  options.targets = 4;
+  options.index_blocks_max = 512;
+  Rig rig(options);
+  for (uint32_t n = 0; n < 512; ++n)
+    rig.push({n});
+  std::vector<uint32_t> leased(511);
+  std::iota(leased.begin(), leased.end(), 1);
+  const Rig::Matched matched = rig.match(leased, 60000);
+  ASSERT_EQ(matched.found(), 511u);
+  const Counter& looked = rig.context->metrics.evict_candidates;
+  const Counter& evicted = rig.context->metrics.evicted_blocks;
+  uint32_t asked = 0;
+  while (evicted.value() == 0 && asked < 100) {
+    const uint64_t before = looked.value();
+    const Rig::Reserved reserved = rig.reserve({1000});
+    EXPECT_EQ(reserved.loans[0].code, Code::kNoSpace);
+    EXPECT_LE(looked.value() - before, EvictOp::kCandidatesPerTurn);
+    ++asked;
+  }
+  EXPECT_EQ(evicted.value(), 1u);
+  EXPECT_GT(asked, 1u) << "not in one look";
+  EXPECT_EQ(rig.match({0}).found(), 0u);
+  rig.release(matched.lease);
+  rig.push({1000});
   rig.expect_at_rest();
 }
 

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "server/op/pull.h"
 #include "tests/server/op/rig.h"
 
 namespace varve {
@@ -155,6 +158,66 @@ TEST(ExtentOp, RefusesAHeaderWhoseTableDoesNotFitTheFormat) {
   rig.start(*pull);
   rig.finish(*pull);
   EXPECT_EQ(pull->code(0), Code::kCorrupt);
+  rig.expect_at_rest();
+}
+
+// A device that failed may read the pages of an append for as long as it likes: bytes that were
+// sent leave DRAM early where that is tight, but not these.
+TEST(ExtentOp, StreamsNothingThatADeviceStillReads) {
+  RigOptions options;
+  options.op.scheme = {4, 2};
+  options.op.repair_bytes_per_s = 0;
+  options.targets = 6;
+  options.layer_bytes.assign(4, 70000);
+  options.pull_pages = 36;  // one extent and its header are more than half
+  Rig rig(options);
+  rig.push({2});
+  rig.drop_from_dram(2);
+  const GrantLoan loan = rig.reserve({1}).loans[0];
+  rig.fill(loan, 1);
+  rig.flash.hold_appends = true;
+  rig.flash.hold_target = 0;
+  ASSERT_TRUE(rig.commit(loan).ok());
+  rig.settle();
+  rig.flash.held_by_device = true;
+  rig.flash.ok[0] = false;
+  rig.operations->catalog().target_failed(0);
+  rig.flash.let_go();
+  ASSERT_TRUE(rig.run_until([&] { return rig.operations->pushes_done(); }));
+  rig.flash.held_by_device = false;
+  const TierBlock* block = rig.tier.peek(rig.index.find(rig.block(1))->block_slot);
+  ASSERT_TRUE(block != nullptr && !block->dirty);
+  EXPECT_EQ(block->lent, 1u);
+  EXPECT_FALSE(block->spare_headers.empty()) << "nor does the coding go";
+  rig.hold_data = true;
+  const auto other = rig.make_pull({2});
+  other->part.session = 8;
+  rig.start(*other);
+  rig.settle();
+  ASSERT_TRUE(rig.context->pulls->is_tight());
+  for (const bool lent : {true, false}) {
+    const auto pull = rig.make_pull({1});
+    rig.start(*pull);
+    while (!pull->back) {
+      rig.settle();
+      const auto own = std::find_if(rig.sends.begin(), rig.sends.end(), [&](const DataSend* send) {
+        return send->part == &pull->part;
+      });
+      ASSERT_NE(own, rig.sends.end());
+      std::iter_swap(rig.sends.begin(), own);  // the other pull's frame stays on its lane
+      rig.answer_data(1);
+      rig.settle();
+    }
+    EXPECT_EQ(pull->code(0), Code::kOk);
+    rig.expect_bytes(*pull, {1});
+    EXPECT_EQ(block->whole(), lent);
+    EXPECT_EQ(rig.context->metrics.pull_extents_streamed.value(), lent ? 0u : 4u);
+    if (lent) rig.flash.return_limbo();
+    EXPECT_EQ(block->lent, 0u);
+  }
+  rig.hold_data = false;
+  rig.answer_data();
+  rig.finish(*other);
   rig.expect_at_rest();
 }
 

@@ -119,6 +119,17 @@ bool FakeFlash::is_whole(const BlockId& block, uint32_t position) const {
   return false;
 }
 
+flash::Place FakeFlash::copy_of(const flash::Place& place, uint32_t target) {
+  const uint32_t room = target * slices_ + place.slice;
+  flash::Place copy = place;
+  copy.target = static_cast<uint8_t>(target);
+  copy.page = next_page_[room];
+  next_page_[room] += place.pages;
+  used_pages_[room] += place.pages;
+  fragments_[key_of(copy)] = fragments_.at(key_of(place));
+  return copy;
+}
+
 void FakeFlash::return_limbo() {
   std::vector<flash::Limbo> all;
   all.swap(limbo_);

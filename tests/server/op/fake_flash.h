@@ -21,7 +21,8 @@ class FakeFlash final : public flash::Flash {
   // --- what a test commands
   uint32_t capacity_pages = 1u << 20;  // per target and slice
   std::vector<bool> ok;                // per target
-  bool ready = true;                   // every slice
+  bool ready = true;                   // every slice ...
+  uint32_t unready_slice = ~0u;        // ... but this one
   bool is_recovering = false;
   Status fail_reads;            // next reads end with this
   bool held_by_device = false;  // ... while the device keeps the pages (limbo)
@@ -39,7 +40,8 @@ class FakeFlash final : public flash::Flash {
   void rot(const BlockId& block, int position = -1);
   // A fragment that was there before this start, for what recovery tells of.
   void adopt(const flash::Place& place, const BlockId& block);
-  bool is_whole(const BlockId& block, uint32_t position) const;  // some fragment of it is there
+  bool is_whole(const BlockId& block, uint32_t position) const;      // some fragment of it is there
+  flash::Place copy_of(const flash::Place& place, uint32_t target);  // the same there, as by repair
 
   bool hold_kills = false;
   Status fail_raise;
@@ -63,7 +65,7 @@ class FakeFlash final : public flash::Flash {
   // flash::Flash
   void recover() override {}
   bool recovering() const override { return is_recovering; }
-  bool slice_ready(uint32_t) const override { return ready; }
+  bool slice_ready(uint32_t slice) const override { return ready && slice != unready_slice; }
   bool target_ok(uint32_t target) const override { return ok[target]; }
   bool target_suspect(uint32_t target) const override {
     return static_cast<int>(target) == suspect_target;

@@ -76,6 +76,44 @@ TEST(PushTable, LeavesOtherTargetsTheirSlots) {
   EXPECT_EQ(rig.flash.appends_done, ids.size());
 }
 
+// A target that failed keeps the appends it had, for ever: what waits for it ends all the same, and
+// nothing of those blocks is used again before the device gives it back.
+TEST(PushTable, CommitsThatWaitForATargetThatFailedEnd) {
+  RigOptions options;
+  options.op.scheme = {4, 2};
+  options.op.repair_bytes_per_s = 0;
+  options.op.appends_max = 4;
+  options.targets = 6;
+  options.layer_bytes = {1000};
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  rig.flash.hold_target = 3;
+  const std::vector<uint32_t> ids = {1, 2, 3, 4, 5};
+  const Rig::Reserved reserved = rig.reserve(ids);
+  for (uint32_t i = 0; i < ids.size(); ++i) {
+    ASSERT_EQ(reserved.loans[i].outcome, wire::ReserveOutcome::kGranted);
+    rig.fill(reserved.loans[i], ids[i]);
+    EXPECT_TRUE(rig.commit(reserved.loans[i]).ok());
+  }
+  rig.settle();
+  EXPECT_EQ(rig.context->pushes->appends_live(), 2u);
+  EXPECT_EQ(rig.context->metrics.appends_waiting.value(), 3) << "half is all one target gets";
+  EXPECT_EQ(rig.flash.appends_done, 25u);
+  rig.flash.ok[3] = false;
+  rig.flash.held_by_device = true;
+  rig.operations->catalog().target_failed(3);
+  rig.flash.let_go();
+  ASSERT_TRUE(rig.run_until([&] { return rig.context->metrics.appends_waiting.value() < 3; }));
+  rig.flash.held_by_device = false;  // what it did not have yet is refused
+  rig.settle();
+  EXPECT_EQ(rig.context->metrics.appends_waiting.value(), 0);
+  EXPECT_EQ(rig.context->pushes->live(), 0u) << "every push has ended";
+  EXPECT_EQ(rig.match(ids).found(), ids.size()) << "thin, and whole enough";
+  EXPECT_FALSE(rig.operations->at_rest());
+  rig.flash.return_limbo();
+  rig.expect_at_rest();
+}
+
 TEST(PushTable, NamesCommitsThatFlashDoesNotTake) {
   Rig rig;
   rig.flash.hold_appends = true;
