@@ -117,6 +117,7 @@ class ThreadedClient final : public Client {
 };
 
 Status ThreadedClient::start() {
+  VARVE_ASSERT(event_fd_ < 0 && core_ == nullptr);
   // Here, in the caller's thread: in the reactor's it would hold up deadlines and fences (C3).
   VARVE_TRY(options_.address, numeric_address(options_.address));
   event_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -187,6 +188,7 @@ void ThreadedClient::pump() {
     if (found == our_ops_.end()) continue;
     const OpId ours = found->second;
     if (terminal(event)) {
+      VARVE_ASSERT(core_ops_.at(ours) == event.op, ours);
       core_ops_.erase(ours);
       our_ops_.erase(found);
     }
@@ -208,6 +210,7 @@ void ThreadedClient::pump() {
 void ThreadedClient::deliver(Event event) {
   {
     std::lock_guard lock(mutex_);
+    VARVE_ASSERT(live_ops_.count(event.op) == 1, event.op);  // nothing behind the terminal one (C3)
     if (terminal(event)) {
       live_ops_.erase(event.op);
       counters_ = core_->counters();
@@ -243,6 +246,7 @@ void ThreadedClient::post(std::function<void()> body) const {
 // Set-up calls: wait for the client's thread, which never blocks.
 template <class T>
 T ThreadedClient::call(std::function<T()> body) const {
+  VARVE_ASSERT(std::this_thread::get_id() != thread_.get_id());  // it would wait for itself
   std::mutex m;
   std::condition_variable cv;
   std::optional<T> result;
@@ -270,6 +274,7 @@ Result<OpId> ThreadedClient::submit(Event::Kind terminal_kind, uint64_t tag, Sub
   post([this, ours, terminal_kind, tag, run]() mutable {
     Result<OpId> made = run(*core_);
     if (made.has_value()) {
+      VARVE_ASSERT(our_ops_.count(*made) == 0, *made);
       core_ops_[ours] = *made;
       our_ops_[*made] = ours;
       return;

@@ -15,6 +15,7 @@ namespace varve {
 
 ClientOp::ClientOp(Core& core, OpId op, uint64_t tag, Nanos deadline_ns)
     : core_(core), id_(op), tag_(tag), started_ns_(core.reactor().now_ns()) {
+  VARVE_ASSERT(op != 0);
   deadline_ns = std::min(deadline_ns, kDeadlineMax);
   deadline_ns_ = started_ns_ + deadline_ns;
   timer_.owner = this;
@@ -48,6 +49,7 @@ bool ClientOp::take_slot(Pace::Kind kind, Nanos due_ns) {
 uint32_t ClientOp::take_reserve_slot(uint32_t wanted) {
   VARVE_ASSERT(!slot_);
   const uint32_t window = core_.pace().take_reserve(*this, started_ns_, wanted);
+  VARVE_ASSERT(window <= wanted, window, wanted);
   slot_ = window > 0;
   slot_kind_ = Pace::Kind::kReserve;
   return window;
@@ -60,6 +62,7 @@ void ClientOp::give_slot() {
 }
 
 void ClientOp::retry_later(Status refused) {
+  VARVE_ASSERT(retry_pause_ns_ >= kRetryMin && retry_pause_ns_ <= kRetryMax, retry_pause_ns_);
   refused_ = refused;
   ++core_.count().retries;
   retry_at_ns_ = now_ns() + retry_pause_ns_;
@@ -147,6 +150,7 @@ Result<FormatId> Core::format(const Format& format) {
 
 // The tables follow from the daemon's scheme; those of earlier ones stay, as ops may hold them.
 void Core::use_scheme(ClientFormat& format) {
+  VARVE_ASSERT(scheme_.valid(), scheme_.k, scheme_.m);  // the session takes no other daemon
   const auto known = std::find_if(format.tables.begin(), format.tables.end(),
                                   [this](const auto& tables) { return tables->scheme == scheme_; });
   if (known != format.tables.end()) {
@@ -164,6 +168,7 @@ void Core::use_scheme(ClientFormat& format) {
     }
     tables->ranks.push_back(*std::move(table));
   }
+  VARVE_ASSERT(tables->ranks.size() == format.format.rank_count());
   VARVE_ASSERT(format.tables.size() < kSchemes.size());
   format.current = tables.get();
   format.tables.push_back(std::move(tables));
@@ -172,6 +177,7 @@ void Core::use_scheme(ClientFormat& format) {
 const ExtentTable& Core::table(FormatId id, uint32_t rank) {
   const ClientFormat* format = find_format(id);
   VARVE_ASSERT(format != nullptr && format->current != nullptr, id);
+  VARVE_ASSERT(rank < format->current->ranks.size(), rank);
   return format->current->ranks[rank];
 }
 
@@ -191,6 +197,7 @@ void Core::register_formats() {
 void Core::on_format_ok(uint64_t op, const wire::FormatOk& ok) {
   for (const auto& format : formats_) {
     if (format->register_op != op || format->answered) continue;
+    VARVE_ASSERT(format->handle == 0 && format->refused.ok(), format->handle);
     format->answered = true;
     if (ok.code != 0) {
       const auto code = static_cast<Code>(ok.code);
@@ -255,6 +262,7 @@ Status Core::unregister_memory(RegionId region) {
 
 void Core::hold_regions(const BoundLayout& layout, Hold hold) {
   for (const RegionId id : layout.regions()) {
+    VARVE_ASSERT(id > 0 && id <= regions_.size() && regions_[id - 1] != nullptr, id);
     Region& region = *regions_[id - 1];
     VARVE_ASSERT(hold == Hold::kTake || region.users > 0);
     region.users += hold == Hold::kTake ? 1 : -1;
@@ -290,7 +298,8 @@ template <class OpType>
 OpId Core::adopt(std::unique_ptr<OpType> op) {
   const OpId id = op->id();
   op->wake();
-  ops_[id] = std::move(op);
+  const bool fresh = ops_.emplace(id, std::move(op)).second;
+  VARVE_ASSERT(fresh && id <= last_op_, id);  // never reused
   return id;
 }
 
@@ -407,6 +416,7 @@ void Core::renew_used_leases() {
   }
   for (const uint64_t lease : due) {
     ClientLease* held = leases_.find(lease);
+    VARVE_ASSERT(held != nullptr, lease);  // it is half over, not all
     if (held->renewal != 0) continue;
     const OpId id = ++last_op_;
     held->renewal = id;
@@ -422,6 +432,7 @@ void Core::cancel(OpId op) {
 }
 
 void Core::give_piece(PieceSend* piece) {
+  VARVE_ASSERT(piece->op != nullptr && pieces_.used() > 0);
   piece->op = nullptr;
   parity_scratch_.give(piece->parity);
   pieces_.give(piece);
@@ -437,6 +448,7 @@ bool Core::next_event(Event& out) {
 
 void Core::finish(ClientOp& op, Event event) {
   VARVE_ASSERT(event.op == op.id());
+  VARVE_ASSERT(event.kind != Event::Kind::kLayer && event.kind != Event::Kind::kReserved);  // C3
   emit(std::move(event));
   end(op);
 }
@@ -482,6 +494,7 @@ const ClientCounters& Core::counters() const {
 }
 
 void Core::on_ready() {
+  VARVE_ASSERT(session_.state() == SessionState::kReady);
   scheme_ = Scheme{session_.hello().k, session_.hello().m};
   for (const auto& format : formats_)
     use_scheme(*format);
@@ -500,6 +513,7 @@ void Core::populate_scratch() {
 
 // Leases of a lost session are gone with it; formats get new handles.
 void Core::on_lost(Status cause) {
+  VARVE_ASSERT(!cause.ok() && session_.quiet());  // F2: from here on no lane touches any memory
   for (const auto& format : formats_) {
     format->handle = 0;
     format->refused = Status();
@@ -525,6 +539,7 @@ void Core::on_urgent(const wire::Frame& frame) {
   }
   const auto found = routes_.find(frame.header.op);
   if (found == routes_.end()) return on_stray(frame);
+  VARVE_ASSERT(!done(found->second->id()), frame.header.op);  // an op that ends unroutes
   found->second->on_frame(frame);
 }
 

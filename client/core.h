@@ -196,7 +196,10 @@ class Core final : public ClientCore, private SessionUser {
   void finish(ClientOp& op, Event event);
   void end(ClientOp& op);  // the same of one that is no caller's
   uint64_t next_wire_op() { return ++last_wire_op_; }
-  void route(uint64_t wire_op, ClientOp* op) { routes_[wire_op] = op; }
+  void route(uint64_t wire_op, ClientOp* op) {
+    VARVE_ASSERT(op != nullptr && wire_op != 0 && wire_op <= last_wire_op_, wire_op);
+    routes_[wire_op] = op;
+  }
   void unroute(uint64_t wire_op) { routes_.erase(wire_op); }
 
  private:

@@ -18,6 +18,7 @@ class HedgeBudget {
   void earn(uint64_t pulled_bytes) { left_ = std::min(left_ + pulled_bytes * percent_, kMost); }
   [[nodiscard]] bool take(uint64_t bytes) {
     if (percent_ == 0 || bytes * 100 > left_) return false;
+    VARVE_ASSERT(left_ <= kMost, left_);
     left_ -= bytes * 100;
     return true;
   }

@@ -33,6 +33,7 @@ void ClientHoldsOp::run() {
 bool ClientHoldsOp::ask() {
   ClientSession& session = core_.session();
   if (!session.usable() || !retry_now()) return false;
+  VARVE_ASSERT(stage_ == Stage::kAsk && !answered_);
   wire_op_ = core_.next_wire_op();
   if (!session.send_urgent(session.encoder().holds(wire_op_, {cursor_}))) {
     retry_later(Status::overloaded("the urgent lane is full"));
@@ -58,6 +59,7 @@ void ClientHoldsOp::on_frame(const wire::Frame& frame) {
 
 // Rows of rising numbers, none before the cursor, and a cursor behind them: so it comes to an end.
 void ClientHoldsOp::take(const wire::HeldView& page) {
+  VARVE_ASSERT(rows_.empty() || rows_.back().number < cursor_, cursor_);
   uint64_t next = cursor_;
   for (uint32_t i = 0; i < page.holds.size(); ++i) {
     const wire::Hold hold = page.holds[i];
@@ -93,6 +95,7 @@ void ClientHoldsOp::on_lost(Status cause) {
 }
 
 void ClientHoldsOp::finish(Status status) {
+  VARVE_ASSERT(stage_ != Stage::kDone && rows_.size() <= kHoldRowsMax, rows_.size());
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
   Event e = event(Event::Kind::kHolds);

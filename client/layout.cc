@@ -63,6 +63,8 @@ uint32_t BoundLayout::pieces(uint32_t slot, const ExtentSpec& extent, uint32_t o
   uint32_t used = 0;
   uint32_t covered = 0;
   uint32_t layer = extent.layer_first;
+  VARVE_ASSERT(extent.layer_first + extent.layer_count <= layers_.size(), extent.layer_first);
+  VARVE_ASSERT(!pieces.empty());
   uint64_t at = uint64_t{extent.layer_offset} + offset;  // inside `layer`
   while (at >= layers_[layer].bytes)
     at -= layers_[layer++].bytes;
@@ -134,6 +136,7 @@ BoundLayout::Range BoundLayout::range_of(const ExtentSpec& extent, uint32_t laye
     at += layers_[l].bytes;
     if (l < layer_first + layer_count) range.end = at;
   }
+  VARVE_ASSERT(range.begin <= extent.bytes && range.end <= extent.bytes, range.begin, range.end);
   return range;
 }
 

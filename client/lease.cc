@@ -9,6 +9,7 @@
 namespace varve {
 
 uint64_t ClientLease::part_of(std::span<const BaseId> ids) const {
+  VARVE_ASSERT(!parts.empty() && !ids.empty());
   if (parts.size() == 1) return parts.front().lease;
   const ServerLease* covering = nullptr;
   for (const ServerLease& part : parts) {

@@ -7,7 +7,9 @@
 namespace varve {
 
 ClientMatchOp::ClientMatchOp(Core& core, OpId op, MatchRequest request)
-    : ClientOp(core, op, request.tag, request.deadline_ns), request_(std::move(request)) {}
+    : ClientOp(core, op, request.tag, request.deadline_ns), request_(std::move(request)) {
+  VARVE_ASSERT(!request_.ids.empty());
+}
 
 void ClientMatchOp::run() {
   switch (stage_) {
@@ -42,6 +44,7 @@ bool ClientMatchOp::ask() {
   }
   if (!core_.session().usable() || format->handle == 0 || !retry_now()) return false;
   if (!take_slot(Pace::Kind::kMatch, started_ns_)) return false;
+  VARVE_ASSERT(asked_ < request_.ids.size(), asked_);
   batch_ = std::min<uint32_t>(static_cast<uint32_t>(request_.ids.size()) - asked_, wire::kIdsMax);
   wire::Match body;
   body.format = format->handle;
@@ -76,6 +79,7 @@ void ClientMatchOp::on_frame(const wire::Frame& frame) {
 
 void ClientMatchOp::take(const wire::MatchedView& answer) {
   const wire::Matched& body = answer.body;
+  VARVE_ASSERT(batch_ > 0 && asked_ + batch_ <= request_.ids.size(), asked_, batch_);
   if (body.code != static_cast<uint8_t>(Code::kOk)) {
     return cancel(Status(static_cast<Code>(body.code), "the daemon refused the match"));
   }
@@ -125,6 +129,8 @@ void ClientMatchOp::on_lost(Status cause) {
 }
 
 void ClientMatchOp::finish(Status status) {
+  VARVE_ASSERT(stage_ != Stage::kDone);
+  VARVE_ASSERT(result_.n_blocks <= request_.ids.size(), result_.n_blocks);
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
   Event done = event(Event::Kind::kMatched);

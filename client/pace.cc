@@ -47,6 +47,7 @@ bool Pace::take(Kind kind, ClientOp& op, Nanos due_ns) {
     wake_first(kind);  // its turn, not ours (A2)
     return false;
   }
+  VARVE_ASSERT(l.waiting.begin()->op == &op);  // A2
   l.waiting.erase(l.waiting.begin());
   ++l.under_way;
   if (l.under_way < l.limit) wake_first(kind);
@@ -70,6 +71,7 @@ uint32_t Pace::take_reserve(ClientOp& op, Nanos due_ns, uint32_t wanted) {
   }
   if (!take(Kind::kReserve, op, due_ns)) return 0;
   const uint32_t window = std::min(wanted, left);
+  VARVE_ASSERT(window > 0 && window <= left, window, left);
   attempts_ += window;
   return window;
 }

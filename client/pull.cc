@@ -16,6 +16,8 @@ ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout
       blocks_alive_(static_cast<uint32_t>(request_.ids.size())),
       rebuild_(*this) {
   VARVE_ASSERT(attempts_.empty() || attempts_.size() == blocks_.size(), attempts_.size());
+  VARVE_ASSERT(!blocks_.empty() && request_.slots.size() == blocks_.size(), blocks_.size());
+  VARVE_ASSERT(request_.layer_count > 0);
   core_.hold_regions(layout_, Core::Hold::kTake);
 }
 
@@ -128,6 +130,7 @@ bool ClientPullOp::ask() {
 }
 
 ConstByteSpan ClientPullOp::encode_ask() {
+  VARVE_ASSERT(next_layer_ < request_.layer_count, next_layer_, request_.layer_count);
   wire::Encoder& encoder = core_.session().encoder();
   const auto count = static_cast<uint32_t>(request_.ids.size());
   const uint32_t format = core_.find_format(request_.format)->handle;
@@ -231,6 +234,7 @@ void ClientPullOp::on_data(uint64_t op, const wire::Data& data, uint32_t payload
   --receiving_;
   if (op != wire_op_) return rebuild_.on_data(op, data, where);
   if (stage_ == Stage::kFence || !stop_.ok()) return wake();
+  VARVE_ASSERT(stage_ == Stage::kReceive);  // a placement keeps it there
   const ExtentSpec& spec = table().extents[data.extent];
   Block& block = blocks_[data.block];
   if (block.code != Code::kOk) return wake();
@@ -263,6 +267,7 @@ void ClientPullOp::on_data(uint64_t op, const wire::Data& data, uint32_t payload
 // To the caller's memory, only what was asked for.
 void ClientPullOp::copy_out(uint32_t block, uint32_t extent, uint32_t offset, ConstByteSpan bytes) {
   const ExtentSpec& spec = table().extents[extent];
+  VARVE_ASSERT(offset + bytes.size() <= spec.bytes, offset, bytes.size(), spec.bytes);
   const auto wanted = layout_.range_of(spec, request_.layer_first, request_.layer_count);
   const uint32_t begin = std::max(offset, wanted.begin);
   const uint32_t end = std::min(offset + static_cast<uint32_t>(bytes.size()), wanted.end);
@@ -279,6 +284,7 @@ void ClientPullOp::arrive(uint32_t block, uint32_t extent) {
 }
 
 StripeIn::Of ClientPullOp::stripe_of(uint32_t block, uint32_t stripe) const {
+  VARVE_ASSERT(block < blocks_.size() && stripe < table().stripes.size(), block, stripe);
   StripeIn::Of of{BlockId{request_.ids[block], request_.rank}, blocks_[block].attempt, block,
                   request_.slots[block], stripe};
   const Stripe& members = table().stripes[stripe];
@@ -320,6 +326,7 @@ void ClientPullOp::deliver(uint32_t block, uint32_t extent, std::span<std::byte*
   VARVE_ASSERT(misses(block, extent) && !receives(block, extent), block, extent);  // I8
   progress(block, extent).closed = true;
   const uint32_t bytes = table().extents[extent].bytes;
+  VARVE_ASSERT(columns.size() == columns_of(bytes), columns.size(), bytes);
   for (uint32_t c = 0; c < columns.size(); ++c) {
     const uint32_t offset = c * kColumnBytes;
     copy_out(block, extent, offset, {columns[c], std::min(kColumnBytes, bytes - offset)});
@@ -329,11 +336,13 @@ void ClientPullOp::deliver(uint32_t block, uint32_t extent, std::span<std::byte*
 
 void ClientPullOp::settle(uint32_t block, uint32_t extent) {
   const ExtentSpec& spec = table().extents[extent];
+  VARVE_ASSERT(extents_missing_ > 0 && !progress(block, extent).settled, block, extent);
   progress(block, extent).settled = true;
   --extents_missing_;
   for (uint32_t l = spec.layer_first; l < spec.layer_first + spec.layer_count; ++l) {
     const uint32_t i = l - request_.layer_first;
-    if (l < request_.layer_first || i >= request_.layer_count) continue;
+    if (l < request_.layer_first + next_layer_ || i >= request_.layer_count) continue;
+    VARVE_ASSERT(layer_missing_[i] > 0, i, next_layer_);
     if (--layer_missing_[i] == 0) wake();
   }
   if (extents_missing_ == 0) wake();
@@ -341,9 +350,10 @@ void ClientPullOp::settle(uint32_t block, uint32_t extent) {
 
 // One block's failure costs that block only (I9): what it still owed is written off.
 void ClientPullOp::fail_block(uint32_t block, Code code) {
+  VARVE_ASSERT(block < blocks_.size(), block);
   Block& b = blocks_[block];
   if (b.code != Code::kOk) return;
-  VARVE_ASSERT(code != Code::kOk);
+  VARVE_ASSERT(code != Code::kOk && blocks_alive_ > 0, blocks_alive_);
   for (uint32_t e = extent_first_; e < extent_first_ + extent_count_; ++e) {
     if (!progress(block, e).settled) settle(block, e);
   }
@@ -452,11 +462,13 @@ bool ClientPullOp::send_wants(uint64_t wire_op, std::span<const uint32_t> blocks
 }
 
 bool ClientPullOp::send_cancel(uint32_t block, uint32_t extent) {
+  VARVE_ASSERT(block < blocks_.size() && in_range(extent) && !is_follow(), block, extent);
   ClientSession& session = core_.session();
   return session.send_urgent(session.encoder().cancel(wire_op_, {wire_op_, block, extent}));
 }
 
 void ClientPullOp::take_pulled(const wire::PulledView& answer) {
+  VARVE_ASSERT(!pulled_ && stage_ == Stage::kReceive);
   pulled_ = true;
   const auto code = static_cast<Code>(answer.body.code);
   give_slot();
@@ -518,6 +530,7 @@ void ClientPullOp::on_lost(Status cause) {
 
 // A pull that is complete may have asked for more than it came to need.
 void ClientPullOp::begin_fence() {
+  VARVE_ASSERT(stage_ == Stage::kReceive && !fenced_);
   core_.count().cancels += stop_.ok() ? 0 : 1;
   ClientSession& session = core_.session();
   fenced_ = pulled_;  // then the daemon is done with it; only our own receives remain
@@ -528,7 +541,7 @@ void ClientPullOp::begin_fence() {
 }
 
 void ClientPullOp::finish(Status status) {
-  VARVE_ASSERT(receiving_ == 0);
+  VARVE_ASSERT(receiving_ == 0 && stage_ != Stage::kDone, receiving_);  // C2
   stage_ = Stage::kDone;
   core_.unroute(wire_op_);
   rebuild_.end();

@@ -91,9 +91,11 @@ class ClientPullOp final : public ClientOp {
   void begin_fence();
   void finish(Status status);
   Progress& progress(uint32_t block, uint32_t extent) {
+    VARVE_ASSERT(block < blocks_.size() && in_range(extent), block, extent);
     return progress_[size_t{block} * extent_count_ + (extent - extent_first_)];
   }
   const Progress& progress(uint32_t block, uint32_t extent) const {
+    VARVE_ASSERT(block < blocks_.size() && in_range(extent), block, extent);
     return progress_[size_t{block} * extent_count_ + (extent - extent_first_)];
   }
 

@@ -15,6 +15,7 @@ ClientPushOp::ClientPushOp(Core& core, OpId op, PushRequest request, BoundLayout
       layer_final_(core.find_format(request_.format)->format.ranks[request_.rank].size()),
       unsettled_(static_cast<uint32_t>(request_.ids.size())),
       open_(unsettled_) {
+  VARVE_ASSERT(unsettled_ > 0 && request_.slots.size() == unsettled_, unsettled_);
   core_.hold_regions(layout_, Core::Hold::kTake);
 }
 
@@ -70,6 +71,7 @@ void ClientPushOp::reserve() {
     in_line_ = false;
     return;
   }
+  VARVE_ASSERT(count > 0 && count <= open_, count, open_);
   const uint32_t window = take_reserve_slot(count);
   in_line_ = window == 0;
   if (window == 0) return;
@@ -247,6 +249,7 @@ void ClientPushOp::abort(const Window& window, uint32_t index, const Attempt& at
 void ClientPushOp::on_committed(Window& window, const wire::Committed& body) {
   if (!window.answered || body.index >= window.count) return;
   const uint32_t index = window.first + body.index;
+  VARVE_ASSERT(index < blocks_.size(), index);
   Block& block = blocks_[index];
   if (block.answer != Answer::kGranted || block.settled || body.attempt != block.attempt) return;
   const auto code = static_cast<Code>(body.code);
@@ -254,6 +257,7 @@ void ClientPushOp::on_committed(Window& window, const wire::Committed& body) {
   if (code == Code::kOk && !promised) {
     return cancel(Status::invalid("COMMITTED that does not answer a COMMIT of ours"));
   }
+  VARVE_ASSERT(window.unsettled > 0, index);
   --window.unsettled;
   settle(index, code);
   end_attempts(1);
@@ -286,6 +290,7 @@ Status ClientPushOp::layer_final(uint32_t layer) {
 }
 
 bool ClientPushOp::extent_final(uint32_t extent) const {
+  VARVE_ASSERT(extent < table_->extents.size(), extent);
   const ExtentSpec& spec = table_->extents[extent];
   for (uint32_t l = spec.layer_first; l < spec.layer_first + spec.layer_count; ++l) {
     if (!layer_final_[l]) return false;
@@ -340,6 +345,7 @@ ClientPushOp::Sent ClientPushOp::send_extent(Window& window, uint32_t index) {
 ClientPushOp::Sent ClientPushOp::send_piece(Window& window, uint32_t index,
                                             const ExtentSpec& spec) {
   const uint32_t lane = lane_of(index);
+  VARVE_ASSERT(window.offset < spec.bytes, window.offset, spec.bytes);
   ClientSession& session = core_.session();
   const uint32_t length = std::min(kPayloadBytesMax, spec.bytes - window.offset);
   if (!session.can_send_bulk(lane, length)) return Sent::kNoRoom;
@@ -362,6 +368,8 @@ ClientPushOp::Sent ClientPushOp::send_piece(Window& window, uint32_t index,
 
 void ClientPushOp::queue(PieceSend& piece, const Window& window, uint32_t index,
                          wire::Extent head) {
+  VARVE_ASSERT(index >= window.first && index - window.first < window.count, index, window.first);
+  VARVE_ASSERT(!blocks_[index].committing, index);  // COMMIT is the last of its block on the lane
   ClientSession& session = core_.session();
   head.reserve_op = window.wire_op;
   head.index = index - window.first;
@@ -432,6 +440,7 @@ void ClientPushOp::seal_entry(uint32_t index, uint32_t extent) {
   for (uint32_t done = 0; done < spec.bytes;) {
     uint32_t count = 0;
     done += layout_.pieces(request_.slots[index], spec, done, spec.bytes - done, run, &count);
+    VARVE_ASSERT(count > 0, done);
     for (uint32_t i = 0; i < count; ++i)
       digest.update({static_cast<std::byte*>(run[i].iov_base), run[i].iov_len});
   }
@@ -445,6 +454,7 @@ void ClientPushOp::seal_entry(uint32_t index, uint32_t extent) {
 
 bool ClientPushOp::commit(Window& window, uint32_t index) {
   Block& block = blocks_[index];
+  VARVE_ASSERT(!block.committing && block.entries.size() == table_->count(), index);
   ClientSession& session = core_.session();
   wire::Commit body;
   body.reserve_op = window.wire_op;
@@ -475,12 +485,15 @@ void ClientPushOp::settle(uint32_t index, Code code) {
   block.code = code;
   block.entries = {};
   --unsettled_;
-  if (!block.attempt.is_none() && parity_.is_of(block.attempt)) {
-    parity_.drop();
-    core_.wake_pushes();
-  }
+  if (!block.attempt.is_none() && parity_.is_of(block.attempt)) drop_parity();
   if (code == Code::kOk) ++core_.count().pushed_blocks;
   wake();
+}
+
+// What did not leave; another push may wait for the scratch it held.
+void ClientPushOp::drop_parity() {
+  if (parity_.under_way()) core_.wake_pushes();
+  parity_.drop();
 }
 
 // A lost session took its attempts along.
@@ -512,7 +525,7 @@ void ClientPushOp::give_back() {
     }
   }
   windows_.clear();
-  parity_.drop();
+  drop_parity();
   end_attempts(attempts_);
   for (uint32_t i = 0; i < blocks_.size(); ++i) {
     Block& block = blocks_[i];
@@ -531,7 +544,7 @@ void ClientPushOp::on_timer() {
 
 void ClientPushOp::on_lost(Status cause) {
   attempts_ = 0;
-  parity_.drop();
+  drop_parity();
   for (const Window& window : windows_)
     core_.unroute(window.wire_op);
   windows_.clear();
@@ -542,6 +555,7 @@ void ClientPushOp::on_lost(Status cause) {
 void ClientPushOp::finish(Status status) {
   VARVE_ASSERT(sending_ == 0);
   VARVE_ASSERT(attempts_ == 0 && windows_.empty());
+  VARVE_ASSERT(stage_ != Stage::kDone && !parity_.under_way());
   stage_ = Stage::kDone;
   core_.hold_regions(layout_, Core::Hold::kGive);  // from here on nothing touches it (C2)
   Event e = event(Event::Kind::kPushed);

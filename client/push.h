@@ -89,6 +89,7 @@ class ClientPushOp final : public ClientOp {
   void retire_windows();
   void end_attempts(uint32_t count);
   void settle(uint32_t block, Code code);
+  void drop_parity();
   void give_back();
   void finish(Status status);
   uint32_t lane_of(uint32_t block) const { return block % core_.session().lanes(); }

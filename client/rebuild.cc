@@ -24,6 +24,7 @@ void Rebuild::take(const wire::LostExtent& row) {
 
 // False: its stripe must deliver a hedge before there is a place for it.
 bool Rebuild::try_take(const wire::LostExtent& row) {
+  VARVE_ASSERT(pull_.misses(row.block, row.extent), row.block, row.extent);
   const ExtentTable& table = pull_.table();
   const Key key{table.stripe_at(row.extent), row.block};
   const Why why = row.state == wire::LostState::kLost ? Why::kLost : Why::kLate;
@@ -80,6 +81,7 @@ void Rebuild::run() {
       }
     }
     deliver(stripe);
+    drop_settled(stripe);  // what nobody is owed any more is not asked for
     const bool over = !stripe.owes() && stripe.quiet();
     if (over) core_.rebuild_scratch().give(stripe.columns());
     it = over ? active_.erase(it) : std::next(it);
@@ -99,6 +101,7 @@ void Rebuild::drop_settled(StripeIn& stripe) {
   for (StripeIn::Source& source : stripe.sources()) {
     if (source.state != State::kWanted) continue;
     stripe.forget(source);
+    VARVE_ASSERT(wanted_ > 0);
     --wanted_;
   }
 }
@@ -154,6 +157,7 @@ void Rebuild::plan(StripeIn& stripe) {
   }
   std::vector<uint32_t> extents;
   stripe.want(sight, missing, extents);
+  VARVE_ASSERT(extents.size() <= missing, extents.size(), missing);
   wanted_ += static_cast<uint32_t>(extents.size());
 }
 
@@ -164,6 +168,7 @@ void Rebuild::ask() {
     Ask ask;
     ask.wire_op = core_.next_wire_op();
     const std::vector<wire::Want> wants = next_wants(ask.blocks);
+    VARVE_ASSERT(!wants.empty() && wants.size() <= wanted_, wants.size(), wanted_);
     if (!pull_.send_wants(ask.wire_op, ask.blocks, wants)) {
       core_.pace().give(Pace::Kind::kPull);
       return pull_.pause();
@@ -171,6 +176,7 @@ void Rebuild::ask() {
     for (const wire::Want& want : wants) {
       StripeIn& stripe = active_.at({pull_.table().stripe_at(want.extent), ask.blocks[want.block]});
       StripeIn::Source& source = *stripe.find_source(want.extent);
+      VARVE_ASSERT(source.state == State::kWanted && !source.receiving, want.extent);
       source.state = State::kAsked;
       source.ask = ask.wire_op;
     }
@@ -247,6 +253,7 @@ bool Rebuild::place(uint64_t op, const wire::Data& data, uint32_t payload_bytes,
                     data.entry.stored_bytes == bytes && data.entry.decoded_bytes == bytes;
   // Bytes of another attempt are of another block (I3): this source is as good as lost.
   if (!fits || data.attempt != stripe->of().attempt) {
+    VARVE_ASSERT(ask->asked > 0);
     stripe->lose(*source);
     --ask->asked;
     pull_.wake();
@@ -269,6 +276,7 @@ void Rebuild::on_data(uint64_t op, const wire::Data& data, const Placement& wher
   const bool awaited = source->state == State::kAsked;
   const bool whole = stripe->received(*source, where, data.entry.stored_crc);
   if (awaited && source->state != State::kAsked) {
+    VARVE_ASSERT(ask->asked > 0);
     --ask->asked;
     core_.count().corrupt_extents += whole ? 0 : 1;
   }
@@ -314,6 +322,7 @@ void Rebuild::take_pulled(Ask& ask, const wire::PulledView& answer) {
       if (key.second != ask.blocks[i] || (!failed && stripe.owes())) continue;
       for (StripeIn::Source& source : stripe.sources()) {
         if (source.state != State::kAsked || source.ask != ask.wire_op) continue;
+        VARVE_ASSERT(ask.asked > 0);
         --ask.asked;
         if (again || !failed) {
           stripe.forget(source);
@@ -337,6 +346,7 @@ void Rebuild::take_lost(Ask& ask, const wire::LostView& view) {
     StripeIn* stripe = find({table.stripe_at(row.extent), ask.blocks[row.block]});
     StripeIn::Source* source = stripe == nullptr ? nullptr : stripe->find_source(row.extent);
     if (source == nullptr || source->state != State::kAsked || source->ask != ask.wire_op) continue;
+    VARVE_ASSERT(ask.asked > 0);
     stripe->lose(*source);
     --ask.asked;
   }
@@ -383,6 +393,7 @@ void Rebuild::end() {
   deferred_.clear();
   wanted_ = 0;
   in_line_ = false;
+  VARVE_ASSERT(empty());
 }
 
 }  // namespace varve

@@ -41,6 +41,7 @@ bool ClientRenewOp::ask() {
   }
   if ((lease->renewal != 0 && lease->renewal != id_) || !retry_now()) return false;  // L2
   ClientSession& session = core_.session();
+  VARVE_ASSERT(!lease->parts.empty() && wire_ops_.size() < lease->parts.size());
   lease->renewal = id_;
   if (!begun) {
     asked_ns_ = now_ns();
@@ -91,6 +92,7 @@ void ClientRenewOp::on_lost(Status cause) {
 }
 
 void ClientRenewOp::finish(Status status) {
+  VARVE_ASSERT(stage_ != Stage::kDone && (!status.ok() || owed_ == 0), owed_);
   stage_ = Stage::kDone;
   for (const uint64_t wire_op : wire_ops_)
     core_.unroute(wire_op);

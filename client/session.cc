@@ -69,7 +69,7 @@ void ClientSession::start() {
 }
 
 void ClientSession::connect() {
-  VARVE_ASSERT(open_lanes_ == 0);
+  VARVE_ASSERT(open_lanes_ == 0 && !closed_, open_lanes_);
   for (uint32_t i = 0; i <= bulk_count_; ++i)
     lanes_[i].link.reset();
   state_ = SessionState::kConnecting;
@@ -86,7 +86,9 @@ void ClientSession::connect() {
 }
 
 bool ClientSession::open_lane(uint32_t index) {
+  VARVE_ASSERT(index <= bulk_count_, index, bulk_count_);
   Lane& lane = lanes_[index];
+  VARVE_ASSERT(!lane.open && state_ == SessionState::kConnecting, index);
   auto link = env_.fabric.connect(reactor_, options_.address, options_.link);
   if (!link) {
     if (drop_cause_.ok()) drop_cause_ = link.error();
@@ -103,6 +105,8 @@ bool ClientSession::open_lane(uint32_t index) {
 }
 
 void ClientSession::send_hello(Lane& lane) {
+  VARVE_ASSERT(lane.open && !lane.welcomed, lane.index);
+  VARVE_ASSERT(lane.index == 0 || lanes_[0].welcomed, lane.index);  // it names the session
   wire::Hello hello;
   hello.lane = lane.index == 0 ? wire::LaneKind::kUrgent : wire::LaneKind::kBulk;
   if (lane.index > 0) {
@@ -143,17 +147,20 @@ bool ClientSession::quiet() const {
 }
 
 bool ClientSession::send_urgent(ConstByteSpan head) {
+  VARVE_ASSERT(!head.empty());
   if (!lanes_[0].open || dropping_ || lanes_[0].link->closing()) return false;
   return lanes_[0].link->send_head(head);
 }
 
 bool ClientSession::send_bulk_head(uint32_t lane, ConstByteSpan head) {
+  VARVE_ASSERT(lane < bulk_count_ && !head.empty(), lane, bulk_count_);
   Lane& l = lanes_[1 + lane];
   if (!l.open || dropping_ || l.link->closing()) return false;
   return l.link->send_head(head);
 }
 
 bool ClientSession::can_send_bulk(uint32_t lane, uint32_t payload_bytes) const {
+  VARVE_ASSERT(lane < bulk_count_ && payload_bytes > 0, lane, bulk_count_);
   const Lane& l = lanes_[1 + lane];
   return l.open && !dropping_ && !l.link->closing() && l.link->can_send(payload_bytes);
 }
@@ -173,6 +180,7 @@ Status ClientSession::Lane::place(ConstByteSpan head, uint32_t payload_bytes, Pl
   if (data == nullptr || index == 0) {
     return Status::invalid("a payload on a frame that has none");
   }
+  VARVE_ASSERT(payload_bytes <= bounce.size(), payload_bytes);
   session->user_.place_data(*data, frame->header.op, payload_bytes, bounce, where);
   placed = where.count > 0;
   out = where;
@@ -188,6 +196,7 @@ void ClientSession::Lane::on_closed(Status cause) {
 }
 
 void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {
+  VARVE_ASSERT(lane.open && open_lanes_ > 0, lane.index);
   heard_ns_ = reactor_.now_ns();
   auto frame = wire::decode(head);
   if (!frame) return drop(frame.error());
@@ -245,6 +254,8 @@ void ClientSession::on_hello_ok(Lane& lane, const wire::HelloOk& ok) {
   for (uint32_t i = 0; i <= bulk_count_; ++i) {
     if (!lanes_[i].welcomed) return;
   }
+  VARVE_ASSERT(open_lanes_ == 1 + bulk_count_, open_lanes_, bulk_count_);
+  VARVE_ASSERT(state_ == SessionState::kConnecting && !reported_ready_);
   state_ = SessionState::kReady;
   last_error_ = Status();
   last_error_text_.clear();
@@ -260,7 +271,7 @@ void ClientSession::on_hello_ok(Lane& lane, const wire::HelloOk& ok) {
 }
 
 void ClientSession::on_lane_closed(Lane& lane, Status cause) {
-  VARVE_ASSERT(lane.open);
+  VARVE_ASSERT(lane.open && open_lanes_ > 0, lane.index, open_lanes_);
   lane.open = false;
   lane.placed = false;
   --open_lanes_;
@@ -303,6 +314,7 @@ void ClientSession::log_loss(bool was_ready) {
 
 // The last lane is fenced: tell the core, then wait and try again.
 void ClientSession::lanes_closed() {
+  VARVE_ASSERT(open_lanes_ == 0, open_lanes_);  // F2, of every lane
   last_error_ = drop_cause_.ok() ? Status::unavailable("the daemon does not answer") : drop_cause_;
   last_error_text_ =
       options_.address + ": " + last_error_.what() + " (" + code_name(last_error_.code());
@@ -325,6 +337,7 @@ void ClientSession::lanes_closed() {
 }
 
 void ClientSession::credit_used(uint32_t bytes) {
+  VARVE_ASSERT(bytes > 0 && bytes <= kPayloadBytesMax, bytes);
   credit_owed_bytes_ += bytes;
   if (credit_owed_bytes_ < options_.pull_credit_bytes / 8) return;
   if (send_urgent(encoder_.credit(0, wire::Credit{credit_owed_bytes_}))) credit_owed_bytes_ = 0;

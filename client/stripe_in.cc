@@ -23,6 +23,7 @@ StripeIn::StripeIn(const ExtentTable& table, const Of& of) : table_(&table), of_
 
 uint32_t StripeIn::extent_at(uint32_t position) const {
   const uint32_t k = table_->scheme.k;
+  VARVE_ASSERT(position < table_->scheme.width(), position);
   return position < k ? stripe().first + position : table_->parity_at(of_.stripe, position - k);
 }
 
@@ -132,6 +133,7 @@ StripeIn::Source* StripeIn::find_source(uint32_t extent) {
 }
 
 void StripeIn::lose(Source& source) {
+  VARVE_ASSERT(source.state != Source::State::kFree && source.extent != kNone);
   gone_ |= bit(position_of(source.extent));
   forget(source);
 }
@@ -143,7 +145,8 @@ void StripeIn::forget(Source& source) {
 
 void StripeIn::place(Source& source, uint32_t bytes, Placement& where) {
   VARVE_ASSERT(source.state == Source::State::kAsked && !source.receiving);
-  VARVE_ASSERT(!columns_.empty());
+  VARVE_ASSERT(columns_.size() == columns_needed(), columns_.size());
+  VARVE_ASSERT(bytes > 0 && source.received + bytes <= table_->bytes_at(source.extent), bytes);
   if (source.received == 0) {
     source.crc = checksum_seed(of_.id, source.extent, of_.attempt).stored;
   }
@@ -180,6 +183,7 @@ bool StripeIn::received(Source& source, const Placement& where, uint32_t stored_
     source.crc = crc32c(source.crc, {static_cast<std::byte*>(piece.iov_base), piece.iov_len});
     source.received += static_cast<uint32_t>(piece.iov_len);
   }
+  VARVE_ASSERT(source.received <= table_->bytes_at(source.extent), source.received);
   if (source.received < table_->bytes_at(source.extent)) return false;
   if (source.crc != stored_crc) {
     lose(source);
@@ -197,7 +201,7 @@ bool StripeIn::ready(const Sight& sight) const {
 
 std::span<std::byte* const> StripeIn::outcome(const Owed& owed) const {
   const auto index = static_cast<uint32_t>(&owed - owed_.data());
-  VARVE_ASSERT(index < table_->scheme.m, index);
+  VARVE_ASSERT(index < table_->scheme.m && columns_.size() == columns_needed(), index);
   return std::span(columns_).subspan((sources_max() + index) * columns_each(),
                                      columns_of(table_->bytes_at(owed.extent)));
 }
@@ -233,6 +237,7 @@ Status StripeIn::rebuild(const Sight& sight, const BoundLayout& layout, ByteSpan
     bytes = std::max(bytes, table_->bytes_at(owed.extent));
   }
   VARVE_TRY(const Coder coder, Coder::rebuild(table_->scheme, loss));
+  VARVE_ASSERT(coder.outputs().size() <= wanted.size() && bytes > 0, bytes);
   for (const uint8_t position : coder.outputs()) {
     wanted[digests.size()] = find_owed(extent_at(position));
     digests.emplace_back(checksum_seed(of_.id, extent_at(position), of_.attempt));

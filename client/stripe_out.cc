@@ -21,7 +21,7 @@ void StripeOut::begin(const ExtentTable& table, const BoundLayout& layout, const
 }
 
 std::optional<StripeOut::Piece> StripeOut::piece() {
-  VARVE_ASSERT(!finished());
+  VARVE_ASSERT(under_way());
   if (bytes_ == 0 && !make()) return std::nullopt;
   return Piece{next_, offset_, bytes_, &columns_[next_]};
 }
@@ -34,6 +34,7 @@ void StripeOut::sent() {
 }
 
 bool StripeOut::make() {
+  VARVE_ASSERT(bytes_ == 0 && next_ == 0 && offset_ < stripe().bytes, offset_);
   const uint32_t bytes = std::min(kPayloadBytesMax, stripe().bytes - offset_);
   const uint32_t columns = columns_of(bytes);
   Columns all;

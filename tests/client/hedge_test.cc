@@ -230,6 +230,32 @@ TEST_F(LateTest, AHedgeWithoutSourcesIsGivenUpAndTheOriginalStillCounts) {
   expect_whole(rig, 0, 0);
 }
 
+// What a late row promises is not what its sources give: nothing of the hedge is delivered, and the
+// block does not fail for it.
+TEST_F(LateTest, AHedgeThatDoesNotVerifyIsGivenUpAndTheOriginalStillCounts) {
+  rig.daemon->hook = [this](const auto& r) {
+    if (r.type != Type::kPull || has_wants(r)) return r.type == Type::kCancel;
+    for (const uint32_t e : {0u, 2u, 3u})
+      rig.daemon->send_extent(1, r.op, block(0), 0, e);
+    wire::LostExtent row = rig.daemon->lost_of(block(0), 0, 1, wire::LostState::kLate);
+    ++row.entry.stored_crc;
+    rig.daemon->send_lost(r.op, row);
+    return true;
+  };
+  start();
+  ASSERT_TRUE(rig.run_until([&] { return counts(rig).corrupt_extents == 1; }, kSecond));
+  rig.run_for(20 * kMillisecond);
+  EXPECT_FALSE(rig.core->done(op));
+  EXPECT_FALSE(cancelled());
+  EXPECT_EQ(scratch_used(rig), 0u);
+  EXPECT_EQ(rig.read_layer(0, 1), std::vector<std::byte>(kBytes, KvRig::kPoison));
+  rig.daemon->send_extent(1, main_op(rig), block(0), 0, 1);
+  send_pulled();
+  EXPECT_EQ(rig.finish(op).codes[0], Code::kOk);
+  expect_whole(rig, 0, 0);
+  EXPECT_EQ(counts(rig).hedges_won, 0u);
+}
+
 // One late and one lost of the same stripe with m = 1: the loss needs what is late, and gets it.
 TEST_F(LateTest, ALossNeedsWhatIsLate) {
   start();

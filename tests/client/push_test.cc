@@ -5,30 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/client/client_rig.h"
+#include "tests/client/push_rig.h"
 
 namespace varve {
 namespace {
 
 const std::vector<uint32_t> kLayers = {20000, 4096, 44000, 100000, 400000, 65537};
-
-struct PushTest : testing::Test {
-  static void fill(KvRig& rig, uint32_t first, uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i)
-      rig.fill(i, id_of(first + i));
-  }
-  static void expect_stored(const KvRig& rig, uint32_t n) {
-    ASSERT_EQ(rig.daemon->store().count(BlockId{id_of(n), 0}), 1u);
-    for (uint32_t l = 0; l < rig.layout.layers.size(); ++l) {
-      EXPECT_EQ(rig.stored_layer(id_of(n), l), rig.layer_content(id_of(n), l)) << n << " " << l;
-    }
-  }
-  static OpId push_all(KvRig& rig, PushRequest request) {
-    const OpId op = *rig.core->push(std::move(request));
-    EXPECT_TRUE(rig.core->push_layer(op, ClientCore::kEveryLayer).ok());
-    return op;
-  }
-};
 
 TEST_F(PushTest, StoresTheBytesOfEveryBlock) {
   for (uint32_t lanes = 1; lanes <= 4; ++lanes) {
@@ -465,135 +447,6 @@ TEST_F(PushTest, ADaemonThatIsDownEndsItAtOnce) {
   KvRig rig({70000}, 1, options);
   EXPECT_EQ(rig.finish(push_all(rig, rig.push_of(ids_of(0, 1)))).status.code(), Code::kUnavailable);
   EXPECT_LT(rig.clock.now_ns(), 100 * kMillisecond);
-}
-
-// The daemon checks every entry and byte of the whole table; here the parity is compared too.
-TEST_F(PushTest, EverySchemeStoresTheParityOfEveryStripe) {
-  const std::vector<uint32_t> layers = {20000, 50000, 70000, 66000, 131072, 300000, 270000, 65537};
-  for (const Scheme scheme : kSchemes) {
-    SCOPED_TRACE(scheme.text());
-    RigOptions options;
-    options.client.bulk_lanes = 2;
-    options.daemon.k = scheme.k;
-    options.daemon.m = scheme.m;
-    KvRig rig(layers, 3, options);
-    fill(rig, 0, 3);
-    const Event event = rig.finish(push_all(rig, rig.push_of(ids_of(0, 3))));
-    EXPECT_TRUE(event.status.ok());
-    EXPECT_EQ(event.codes, std::vector<Code>(3, Code::kOk));
-    EXPECT_EQ(event.bytes, 3 * rig.table.block_bytes);
-    uint64_t parity_bytes = 0;
-    for (uint32_t b = 0; b < 3; ++b) {
-      expect_stored(rig, b);
-      auto whole = rig.daemon->store().at(BlockId{id_of(b), 0});
-      const auto pushed = whole.extents;
-      whole.extents.resize(rig.table.data_count());
-      ScriptedDaemon::add_parity(whole);
-      EXPECT_EQ(pushed, whole.extents);
-      for (uint32_t e = rig.table.data_count(); e < rig.table.count(); ++e)
-        parity_bytes += rig.table.bytes_at(e);
-    }
-    EXPECT_EQ(rig.core->counters().parity_bytes, parity_bytes);
-    EXPECT_EQ(rig.core->counters().pushed_bytes, 3 * rig.table.block_bytes);
-  }
-}
-
-// Parity leaves with its stripe, not at the end: the layers behind it need not be there.
-TEST_F(PushTest, ParityLeavesWhenItsStripeIsWhole) {
-  RigOptions options;
-  options.daemon.k = 2;
-  options.daemon.m = 1;
-  KvRig rig({70000, 70000, 70000, 70000}, 1, options);
-  fill(rig, 0, 1);
-  const OpId op = *rig.core->push(rig.push_of(ids_of(0, 1)));
-  const auto parity_seen = [&] {
-    uint32_t seen = 0;
-    for (const auto& r : rig.daemon->log()) {
-      const auto frame = r.type == Type::kExtent ? r.frame() : wire::Frame();
-      const auto* extent = std::get_if<wire::ExtentView>(&frame.body);
-      seen += extent != nullptr && extent->body.extent >= rig.table.data_count();
-    }
-    return seen;
-  };
-  EXPECT_TRUE(rig.core->push_layer(op, 0).ok());
-  rig.run_for(10 * kMillisecond);
-  EXPECT_EQ(parity_seen(), 0u);
-  EXPECT_TRUE(rig.core->push_layer(op, 1).ok());
-  rig.run_for(10 * kMillisecond);
-  EXPECT_EQ(parity_seen(), 1u);
-  EXPECT_TRUE(rig.core->push_layer(op, ClientCore::kEveryLayer).ok());
-  EXPECT_TRUE(rig.finish(op).status.ok());
-  EXPECT_EQ(parity_seen(), 2u);
-}
-
-// Many pushes and scratch for one round: they wait for each other and all end.
-TEST_F(PushTest, AFullParityScratchIsBackPressure) {
-  RigOptions options;
-  options.daemon.k = 4;
-  options.daemon.m = 2;
-  options.client.bulk_lanes = 4;
-  options.client.parity_scratch_bytes = kMiB;  // two rounds
-  KvRig rig({300000, 600000, 600000, 600000, 70000}, 16, options);
-  fill(rig, 0, 16);
-  std::vector<OpId> ops;
-  for (uint32_t i = 0; i < 16; ++i) {
-    PushRequest request = rig.push_of({id_of(i)});
-    request.slots = {i};
-    ops.push_back(push_all(rig, request));
-  }
-  for (const OpId op : ops)
-    EXPECT_TRUE(rig.finish(op).status.ok());
-  for (uint32_t i = 0; i < 16; ++i)
-    expect_stored(rig, i);
-  EXPECT_GT(rig.core->counters().parity_waits, 0u);
-}
-
-TEST_F(PushTest, ACancelWithParityUnderWayLeavesNothing) {
-  uint32_t cancelled = 0;
-  for (uint32_t steps = 0; steps < 300; ++steps) {
-    SCOPED_TRACE(steps);
-    RigOptions options;
-    options.seed = steps + 1;
-    options.client.bulk_lanes = 1 + steps % 2;
-    options.client.link.send_messages_max = 3;
-    options.daemon.k = 2;
-    options.daemon.m = 1;
-    KvRig rig({20000, 66000, 70000, 600000}, 2, options);
-    fill(rig, 0, 2);
-    ASSERT_TRUE(rig.ready());
-    const OpId op = push_all(rig, rig.push_of(ids_of(0, 2)));
-    for (uint32_t i = 0; i < steps; ++i)
-      rig.step();
-    if (steps % 3 == 2) {
-      rig.fabric.break_all();
-    } else {
-      rig.core->cancel(op);
-    }
-    const Event event = rig.finish(op, 2 * kSecond);
-    cancelled += !event.status.ok();
-    rig.poison();
-    rig.run_for(50 * kMillisecond);
-    EXPECT_TRUE(rig.core->at_rest());  // the scratch too
-    if (event.status.ok()) break;
-  }
-  EXPECT_GT(cancelled, 20u);
-}
-
-// A daemon that comes back with another scheme: what is pushed then is coded for that.
-TEST_F(PushTest, ANewSchemeOfTheDaemonIsFollowed) {
-  KvRig rig({70000, 70000, 70000}, 2);
-  fill(rig, 0, 2);
-  EXPECT_TRUE(rig.finish(push_all(rig, rig.push_of({id_of(0)}))).status.ok());
-  rig.stop_daemon();
-  rig.daemon_options.k = 2;
-  rig.daemon_options.m = 1;
-  rig.start_daemon();
-  PushRequest request = rig.push_of({id_of(1)});
-  request.slots = {1};
-  ASSERT_TRUE(rig.run_until([&] { return rig.core->counters().connects == 2; }, 5 * kSecond));
-  EXPECT_TRUE(rig.finish(push_all(rig, request)).status.ok());
-  expect_stored(rig, 1);
-  EXPECT_EQ(rig.daemon->store().at(BlockId{id_of(1), 0}).extents.size(), 5u);
 }
 
 TEST_F(PushTest, PushLayerOfAPullIsRefused) {

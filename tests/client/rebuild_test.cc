@@ -231,22 +231,63 @@ TEST_F(RebuildTest, SourcesOfABlockThatIsGoneMakeItUnavailable) {
   }
 }
 
+// As a whole, or block by block where one home of several has no pull left.
 TEST_F(RebuildTest, WantsThatAreRefusedForNowAreAskedAgain) {
-  KvRig rig(std::vector<uint32_t>(4, 70000), 1, coded(4, 1));
-  rig.put(0, 1);
-  rig.daemon->lost = {{block(0), 2}};
-  uint32_t refused = 0;
-  rig.daemon->hook = [&](const auto& r) {
-    if (!has_wants(r) || refused == 3) return false;
-    ++refused;
-    wire::Pulled no;
-    no.code = static_cast<uint8_t>(Code::kOverloaded);
-    rig.daemon->send(0, rig.daemon->encoder().pulled(r.op, no, {}));
-    return true;
-  };
-  EXPECT_EQ(pull(rig, rig.pull_of(ids_of(0, 1))).codes[0], Code::kOk);
-  expect_whole(rig, 0, 0);
-  EXPECT_EQ(wants(rig).size(), 4u);
+  for (const bool by_block : {false, true}) {
+    for (const Code code : {Code::kOverloaded, Code::kQuota}) {
+      SCOPED_TRACE(std::string(code_name(code)) + (by_block ? " by block" : " as a whole"));
+      KvRig rig(std::vector<uint32_t>(4, 70000), 1, coded(4, 1));
+      rig.put(0, 1);
+      rig.daemon->lost = {{block(0), 2}};
+      uint32_t refused = 0;
+      rig.daemon->hook = [&](const auto& r) {
+        if (!has_wants(r) || refused == 3) return false;
+        ++refused;
+        wire::Pulled no;
+        const uint8_t codes[] = {static_cast<uint8_t>(code)};
+        if (!by_block) no.code = codes[0];
+        rig.daemon->send(
+            0, rig.daemon->encoder().pulled(r.op, no, std::span(codes).first(by_block ? 1 : 0)));
+        return true;
+      };
+      EXPECT_EQ(pull(rig, rig.pull_of(ids_of(0, 1))).codes[0], Code::kOk);
+      expect_whole(rig, 0, 0);
+      EXPECT_EQ(wants(rig).size(), 4u);
+      EXPECT_EQ(scratch_used(rig), 0u);
+    }
+  }
+}
+
+// The lease of the pull may end between its LOST and its wants: once more without it, not twice.
+TEST_F(RebuildTest, WantsOfALeaseThatEndedAreAskedOnceMoreWithoutIt) {
+  for (const uint32_t refusals : {1u, 2u}) {
+    KvRig rig(std::vector<uint32_t>(4, 70000), 1, coded(4, 1));
+    rig.put(0, 1);
+    MatchRequest match;
+    match.format = rig.format_id;
+    match.ids = ids_of(0, 1);
+    match.lease_ms = 60000;
+    PullRequest request = rig.pull_of(ids_of(0, 1));
+    request.lease = rig.finish(*rig.core->match(match)).lease;
+    rig.daemon->lost = {{block(0), 2}};
+    std::vector<uint64_t> leases;
+    rig.daemon->hook = [&](const auto& r) {
+      if (!has_wants(r)) return false;
+      const auto frame = r.frame();
+      leases.push_back(std::get<wire::PullView>(frame.body).body.lease);
+      if (leases.size() > refusals) return false;
+      wire::Pulled no;
+      no.code = static_cast<uint8_t>(Code::kTimedOut);
+      rig.daemon->send(0, rig.daemon->encoder().pulled(r.op, no, {}));
+      return true;
+    };
+    const Event event = pull(rig, request);
+    EXPECT_EQ(event.codes[0], refusals == 1 ? Code::kOk : Code::kUnavailable);
+    ASSERT_EQ(leases.size(), 2u);
+    EXPECT_NE(leases[0], 0u);
+    EXPECT_EQ(leases[1], 0u);
+    rig.core->release(request.lease);
+  }
 }
 
 TEST_F(RebuildTest, AnAnswerToWantsThatDoesNotFitEndsThePull) {
