@@ -58,6 +58,12 @@ varve_tool(tools/kvbench NAME varve_bench DEPS ${kCommon} client server/flash se
 varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client)
 varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
 
+# Clients and the varved of this build.
+if(TARGET varved AND TARGET varve_tools_ledger)
+  varve_room_test(e2e varve_tools_ledger FALSE "")
+  add_dependencies(test_e2e varved)
+endif()
+
 varve_program(varve_sim tests/sim DEPS ${kCommon} server/config server/flash server/tier
               server/index server/policy server/tenant server/op server/shard server/session client
               SOURCES_OF_PATH DOUBLES)

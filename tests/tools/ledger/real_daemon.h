@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tools/ledger/daemon.h"
 
@@ -31,12 +32,12 @@ class RealDaemon {
     daemon_.reset();
     std::filesystem::remove_all(folder_);
   }
+  // Again after a stop: the next life of the same data.
   Status start() {
     DaemonOptions options;
     options.program = program();
-    options.arguments = {
-        "--data",         folder_ + "/data", "--listen", "127.0.0.1:0", "--targets",    "2",
-        "--target-bytes", "512MiB",          "--shards", "2",           "--dram-bytes", "64MiB"};
+    options.arguments = {"--data", folder_ + "/data", "--listen", "127.0.0.1:0"};
+    options.arguments.insert(options.arguments.end(), shape.begin(), shape.end());
     options.log_path = folder_ + "/log";
     daemon_ = std::make_unique<Daemon>(options);
     VARVE_RETURN_IF_ERROR(daemon_->start());
@@ -45,6 +46,8 @@ class RealDaemon {
   Daemon& daemon() { return *daemon_; }
   std::string log() const { return read_text(folder_ + "/log"); }
   const std::string& folder() const { return folder_; }
+  std::vector<std::string> shape = {"--targets", "2", "--target-bytes", "512MiB",
+                                    "--shards",  "2", "--dram-bytes",   "64MiB"};
 
  private:
   std::string folder_;

@@ -1,0 +1,278 @@
+// Goal: what a client is promised holds with a real daemon, its threads, its sockets and its files:
+// a push is followed layer by layer and counts only once it is committed, leases last as long as
+// they are renewed, and whoever asks sees what is held.
+// Method: the varved of this build, 2+1 on three files; writer, reader and onlooker are clients of
+// their own. Everything waited for is an event; times are bounds, not expectations.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "client/varve.h"
+#include "tests/tools/ledger/real_daemon.h"
+
+namespace varve {
+namespace {
+
+constexpr uint32_t kLayers = 4, kBlocks = 2;
+constexpr uint32_t kLayerBytes = 128 * kKiB;
+constexpr Nanos kPatience = 20 * kSecond;
+
+void pause(Nanos ns) {
+  std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
+}
+
+// A process of an engine: a client and memory for kBlocks blocks, layer-major.
+class Engine {
+ public:
+  Engine(const std::string& address, const std::string& name) {
+    ClientOptions options;
+    options.address = address;
+    options.name = name;
+    auto opened = Client::open(options);
+    EXPECT_TRUE(opened.has_value());
+    client = std::move(*opened);
+    EXPECT_TRUE(client->wait_ready(kPatience).ok()) << client->last_error_text();
+    Format shape;
+    shape.model.bytes[0] = std::byte{7};
+    shape.lineage = "e2e";
+    shape.tokens_per_block = 16;
+    shape.ranks.emplace_back(kLayers, LayerSpec{LayerKind::kFull, kLayerBytes});
+    format = *client->format(shape);
+    memory.assign(size_t{kLayers} * kBlocks * kLayerBytes, std::byte{0xAB});
+    const RegionId region = *client->register_memory(memory.data(), memory.size());
+    for (uint32_t l = 0; l < kLayers; ++l) {
+      layout.layers.push_back(
+          {.region = region, .offset = uint64_t{l} * kBlocks * kLayerBytes, .stride = kLayerBytes});
+    }
+  }
+  // Prefix number n of kBlocks blocks.
+  std::vector<BaseId> ids(uint32_t n) {
+    std::vector<uint32_t> tokens(16 * kBlocks, n + 1);
+    return *client->base_ids(format, BaseId{}, tokens);
+  }
+  ByteSpan layer(uint32_t block, uint32_t l) {
+    return ByteSpan(memory).subspan((size_t{l} * kBlocks + block) * kLayerBytes, kLayerBytes);
+  }
+  static std::vector<std::byte> content(const BaseId& id, uint32_t l) {
+    std::vector<std::byte> bytes(kLayerBytes);
+    Random random(load<uint64_t>(ConstByteSpan(id.bytes)) + l);
+    for (size_t at = 0; at < bytes.size(); at += 8)
+      store(ByteSpan(bytes), at, random.next());
+    return bytes;
+  }
+  void fill(const std::vector<BaseId>& of, uint32_t l) {
+    for (uint32_t b = 0; b < kBlocks; ++b) {
+      const auto bytes = content(of[b], l);
+      std::copy(bytes.begin(), bytes.end(), layer(b, l).begin());
+    }
+  }
+  bool holds_layer(const std::vector<BaseId>& of, uint32_t l) {
+    for (uint32_t b = 0; b < kBlocks; ++b) {
+      const auto bytes = content(of[b], l);
+      if (!std::equal(bytes.begin(), bytes.end(), layer(b, l).begin())) return false;
+    }
+    return true;
+  }
+  OpId push(const std::vector<BaseId>& of) {
+    PushRequest request;
+    request.format = format;
+    request.ids = of;
+    request.slots = {0, 1};
+    request.layout = &layout;
+    return *client->push(std::move(request));
+  }
+  OpId follow(const std::vector<FollowTag>& tags) {
+    FollowRequest request;
+    request.format = format;
+    request.blocks = tags;
+    request.slots = {0, 1};
+    request.layout = &layout;
+    return *client->follow(std::move(request));
+  }
+  Event pull(const std::vector<BaseId>& of, uint64_t lease) {
+    PullRequest request;
+    request.format = format;
+    request.ids = of;
+    request.slots = {0, 1};
+    request.layout = &layout;
+    request.lease = lease;
+    return ended(*client->pull(std::move(request)));
+  }
+  Event match(const std::vector<BaseId>& of, uint32_t lease_ms = 0) {
+    MatchRequest request;
+    request.format = format;
+    request.ids = of;
+    request.lease_ms = lease_ms;
+    return ended(*client->match(std::move(request)));
+  }
+  std::vector<HoldRow> held() { return ended(*client->holds({})).holds; }
+  // The next event of an op, which is the only one with news.
+  Event next(OpId op) {
+    Event event;
+    for (Nanos waited = 0; waited < kPatience; waited += kMillisecond) {
+      while (client->poll(event)) {
+        if (event.op == op) return event;
+      }
+      pause(kMillisecond);
+    }
+    ADD_FAILURE() << "no event of op " << op;
+    return Event();
+  }
+  Event ended(OpId op) {
+    Result<Event> event = client->wait(op, kPatience);
+    EXPECT_TRUE(event.has_value());
+    return event.has_value() ? *event : Event();
+  }
+  // A whole push, durable.
+  void store_blocks(const std::vector<BaseId>& of) {
+    for (uint32_t l = 0; l < kLayers; ++l)
+      fill(of, l);
+    const OpId op = push(of);
+    EXPECT_TRUE(client->push_layer(op, ClientCore::kEveryLayer).ok());
+    EXPECT_EQ(ended(op).codes, std::vector<Code>(kBlocks, Code::kOk));
+  }
+
+  std::unique_ptr<Client> client;
+  FormatId format = 0;
+  std::vector<std::byte> memory;
+  Layout layout;
+};
+
+class RealClient : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!ledger::RealDaemon::available()) GTEST_SKIP() << "varved is not built beside this test";
+    real.shape = {"--scheme", "2+1", "--targets",    "3",     "--target-bytes", "512MiB",
+                  "--shards", "2",   "--dram-bytes", "128MiB"};
+    start();
+  }
+  void TearDown() override {
+    if (writer == nullptr) return;
+    disconnect();
+    EXPECT_TRUE(real.daemon().stop(kPatience).ok());
+    EXPECT_EQ(ledger::complaint_in(real.log()), "");
+  }
+  void start() {
+    ASSERT_TRUE(real.start().ok()) << real.log();
+    writer = std::make_unique<Engine>(real.daemon().address(), "writer");
+    reader = std::make_unique<Engine>(real.daemon().address(), "reader");
+    onlooker = std::make_unique<Engine>(real.daemon().address(), "onlooker");
+  }
+  void disconnect() {
+    writer.reset();
+    reader.reset();
+    onlooker.reset();
+  }
+  // The tags of a push, from its first event.
+  std::vector<FollowTag> granted(OpId op) {
+    const Event reserved = writer->next(op);
+    EXPECT_EQ(reserved.kind, Event::Kind::kReserved);
+    EXPECT_EQ(reserved.granted.size(), kBlocks);
+    return reserved.granted;
+  }
+  void push_layer(OpId op, const std::vector<BaseId>& ids, uint32_t l) {
+    writer->fill(ids, l);
+    EXPECT_TRUE(writer->client->push_layer(op, l).ok());
+  }
+  void expect_layer(OpId op, const std::vector<BaseId>& ids, uint32_t l) {
+    const Event event = reader->next(op);
+    EXPECT_EQ(event.kind, Event::Kind::kLayer);
+    EXPECT_EQ(event.layer, l);
+    EXPECT_TRUE(reader->holds_layer(ids, l)) << l;
+  }
+  ledger::RealDaemon real{"client_test"};
+  std::unique_ptr<Engine> writer, reader, onlooker;
+};
+
+TEST_F(RealClient, APushIsFollowedLayerByLayerAndFoundOnlyOnceItIsCommitted) {
+  const std::vector<BaseId> ids = writer->ids(1);
+  const OpId push = writer->push(ids);
+  const OpId follow = reader->follow(granted(push));
+  for (uint32_t l = 0; l < kLayers; ++l) {
+    EXPECT_EQ(onlooker->match(ids).n_blocks, 0u) << "before layer " << l;
+    push_layer(push, ids, l);
+    expect_layer(follow, ids, l);
+  }
+  EXPECT_EQ(writer->ended(push).codes, std::vector<Code>(kBlocks, Code::kOk));
+  const Event followed = reader->ended(follow);
+  EXPECT_EQ(followed.kind, Event::Kind::kFollowed);
+  EXPECT_EQ(followed.codes, std::vector<Code>(kBlocks, Code::kOk));
+  EXPECT_EQ(onlooker->match(ids).n_blocks, kBlocks);
+  const Event pulled = onlooker->pull(ids, 0);
+  EXPECT_EQ(pulled.codes, std::vector<Code>(kBlocks, Code::kOk));
+  for (uint32_t l = 0; l < kLayers; ++l)
+    EXPECT_TRUE(onlooker->holds_layer(ids, l)) << l;
+}
+
+TEST_F(RealClient, AFollowOfAPushThatIsAbortedEndsCancelledAndNothingIsFound) {
+  const std::vector<BaseId> ids = writer->ids(2);
+  const OpId push = writer->push(ids);
+  const OpId follow = reader->follow(granted(push));
+  push_layer(push, ids, 0);
+  expect_layer(follow, ids, 0);
+  writer->client->cancel(push);
+  EXPECT_EQ(writer->ended(push).status.code(), Code::kCancelled);
+  const Event followed = reader->ended(follow);
+  EXPECT_EQ(followed.kind, Event::Kind::kFollowed);
+  EXPECT_EQ(followed.codes, std::vector<Code>(kBlocks, Code::kCancelled));
+  EXPECT_EQ(onlooker->match(ids).n_blocks, 0u);
+  // Expect: nobody holds a place of them; they can be written by another.
+  reader->store_blocks(ids);
+  EXPECT_EQ(onlooker->match(ids).n_blocks, kBlocks);
+}
+
+TEST_F(RealClient, ALeaseLastsAsLongAsItIsRenewed) {
+  const std::vector<BaseId> ids = writer->ids(3);
+  writer->store_blocks(ids);
+  const Event matched = reader->match(ids, 400);
+  ASSERT_EQ(matched.n_blocks, kBlocks);
+  ASSERT_NE(matched.lease, 0u);
+  const Event renewed = reader->ended(*reader->client->renew({matched.lease, 60000}));
+  EXPECT_EQ(renewed.kind, Event::Kind::kRenewed);
+  ASSERT_TRUE(renewed.status.ok()) << renewed.status.what();
+  EXPECT_GT(renewed.lease_ns, 50 * kSecond);
+  EXPECT_LE(renewed.lease_ns, 60 * kSecond);
+  pause(500 * kMillisecond);  // longer than the match said
+  EXPECT_GT(reader->client->lease_left_ns(matched.lease), 40 * kSecond);
+  EXPECT_EQ(reader->pull(ids, matched.lease).codes, std::vector<Code>(kBlocks, Code::kOk));
+  reader->client->release(matched.lease);
+  EXPECT_EQ(reader->client->lease_left_ns(matched.lease), 0u);
+
+  const Event shorter = reader->match(ids, 50);
+  pause(200 * kMillisecond);
+  const Event late = reader->ended(*reader->client->renew({shorter.lease, 60000}));
+  EXPECT_EQ(late.status.code(), Code::kTimedOut);
+  EXPECT_EQ(reader->client->lease_left_ns(shorter.lease), 0u);
+}
+
+TEST_F(RealClient, WhatIsHeldIsSeenByAnyoneAndNoLongerThanItIs) {
+  const std::vector<BaseId> ids = writer->ids(4), other = writer->ids(5);
+  writer->store_blocks(ids);
+  const Event matched = reader->match(ids, 60000);
+  const OpId push = writer->push(other);
+  granted(push);
+  const std::vector<HoldRow> rows = onlooker->held();
+  uint32_t leased = 0, reserved = 0;
+  uint64_t last = 0;
+  for (const HoldRow& row : rows) {
+    const bool lease = row.kind == wire::HoldKind::kLease;
+    EXPECT_TRUE(lease || row.kind == wire::HoldKind::kReservation);
+    EXPECT_EQ(row.name, lease ? "reader" : "writer");
+    (lease ? leased : reserved) += row.blocks;
+    EXPECT_GT(row.left_ns, 10 * kSecond);
+    EXPECT_GT(row.number, last) << "rising";
+    last = row.number;
+  }
+  EXPECT_EQ(leased, kBlocks);
+  EXPECT_EQ(reserved, kBlocks);
+  reader->client->release(matched.lease);
+  writer->client->cancel(push);
+  writer->ended(push);
+  for (Nanos waited = 0; waited < kPatience && !onlooker->held().empty(); waited += kMillisecond)
+    pause(kMillisecond);
+  EXPECT_TRUE(onlooker->held().empty());
+}
+
+}  // namespace
+}  // namespace varve
