@@ -1,5 +1,7 @@
 // session_fuzz: any bytes as a script of what a client says on its lanes, into a SessionTable over
-// the simulated fabric. Homes answer every part with a miss or a refusal, in a later turn.
+// the simulated fabric. Frames are raw, or well formed of a few small values. The home finds every
+// id that ends in an odd byte, grants no write, and of a pull says LOST before it fails it; each
+// answer comes in a later turn.
 // Findings: a crash, an assert, a session, lane or part that is left when the client is gone (N1,
 // N3).
 #include <cstdlib>
@@ -18,7 +20,7 @@ void require(bool ok) {
   if (!ok) std::abort();
 }
 
-// Owns nothing, knows nothing, refuses all.
+// Owns nothing: what it promises costs it nothing.
 class EmptyHome final : public Shard {
  public:
   explicit EmptyHome(const Clock& clock) : reactor_(clock, nullptr, ReactorOptions{1}) {}
@@ -40,15 +42,60 @@ class EmptyHome final : public Shard {
   bool at_rest() const override { return true; }
 
  private:
-  static void answer(Part& part) {
-    const bool refuses = part.kind == Part::Kind::kReserve || part.kind == Part::Kind::kPull;
-    part.status = refuses ? Status::overloaded("an empty home") : Status();
+  // Of one pull: it waits for its note, as those of any home do.
+  struct Loss {
+    LostNote note;
+    PullPart* part = nullptr;
+  };
+  static void back(Part& part) {
+    part.message.owner = &part;
     part.message.deliver = [](Message& message) {
-      auto& back = *static_cast<Part*>(message.owner);
-      back.on_back(back);
+      auto& over = *static_cast<Part*>(message.owner);
+      over.on_back(over);
     };
     part.session_reactor->post(part.message);
   }
+  static void answer(Part& part) {
+    if (part.kind == Part::Kind::kMatch) match(static_cast<MatchPart&>(part));
+    if (part.kind == Part::Kind::kReserve) part.status = Status::overloaded("an empty home");
+    if (part.kind == Part::Kind::kPull) {
+      return static_cast<EmptyHome*>(part.home)->pull(static_cast<PullPart&>(part));
+    }
+    back(part);
+  }
+  static void match(MatchPart& part) {
+    part.lease = 0;
+    for (uint32_t i = part.begin; i < part.end; ++i) {
+      const uint16_t position = part.request->positions[i];
+      const bool odd = (part.request->ids[position].bytes.back() & std::byte{1}) != std::byte{0};
+      part.tiers[position] = odd ? wire::TierKind::kDram : wire::TierKind::kNone;
+      if (odd && i == part.begin && part.lease_ms > 0) part.lease = 9;
+    }
+  }
+  void pull(PullPart& part) {
+    losses_.push_back(std::make_unique<Loss>());
+    Loss& loss = *losses_.back();
+    loss.part = &part;
+    loss.note.part = &part;
+    loss.note.owner = &loss;
+    loss.note.lost.block = part.request->positions[part.begin];
+    loss.note.lost.extent = part.extent_first;
+    if (part.want_count > 0) {
+      loss.note.lost.block = part.wants[0].block;
+      loss.note.lost.extent = part.wants[0].extent;
+    }
+    loss.note.lost.code = static_cast<uint8_t>(Code::kIo);
+    loss.note.lost.entry.stored_bytes = loss.note.lost.entry.decoded_bytes = 500;
+    loss.note.back = [](Message& message) {
+      auto& over = *static_cast<Loss*>(static_cast<LostNote*>(message.owner)->owner);
+      over.part->status = Status::overloaded("an empty home");
+      back(*over.part);
+    };
+    loss.note.message.owner = &loss.note;
+    loss.note.message.deliver = part.deliver_lost;
+    part.session_reactor->post(loss.note.message);
+  }
+  std::vector<std::unique_ptr<Loss>> losses_;
   Reactor reactor_;
 };
 
@@ -103,6 +150,8 @@ class Run {
     return out;
   }
   std::unique_ptr<FuzzLane> knock(wire::Hello hello);
+  BaseId id();
+  ConstByteSpan well_formed(uint8_t what, uint64_t op);
   void say();
   void turn(uint32_t count);
   bool over() const { return table_->at_rest() && lanes_[0]->closed && lanes_[1]->closed; }
@@ -136,13 +185,81 @@ std::unique_ptr<FuzzLane> Run::knock(wire::Hello hello) {
   return lane;
 }
 
-// lane, type, op, length of the body; the header fits it. Type 0: the bytes are the whole head.
+BaseId Run::id() {
+  BaseId id;
+  id.bytes.fill(std::byte{u8()});
+  return id;
+}
+
+// What raw bytes seldom become: frames whose arrays fit.
+ConstByteSpan Run::well_formed(uint8_t what, uint64_t op) {
+  wire::Encoder encoder(buffer_);
+  const uint32_t count = 1 + u8() % 4;
+  std::vector<BaseId> ids(count);
+  for (BaseId& one : ids)
+    one = id();
+  std::vector<wire::Want> wants;
+  std::vector<wire::FollowBlock> blocks;
+  for (uint32_t i = 0; i < count; ++i) {
+    wants.push_back({u8() % 5u, u8() % 4u});
+    blocks.push_back({ids[i], Attempt{u8() % 4u, 0, u8()}});
+  }
+  switch (what % 8) {
+    case 0:
+      return encoder.match(op, {.format = 1, .count = count, .lease_ms = u8() * 10u}, ids);
+    case 1:
+      return encoder.renew(op, {.lease = 1 + u8() % 4u, .lease_ms = 1 + u8() * 10u});
+    case 2:
+      return encoder.release(op, {1 + u8() % 4u});
+    case 3:
+      return encoder.holds(op, {u8() % 8u});
+    case 4:
+      return encoder.follow(op,
+                            {.format = 1,
+                             .rank = u8() % 2u,
+                             .deadline_ns = 1 + u8() * kMillisecond,
+                             .layer_count = 1 + u8() % 3u,
+                             .count = count},
+                            blocks);
+    case 5: {
+      const auto kind = static_cast<wire::PurgeKind>(1 + u8() % 3);
+      const bool of_blocks = kind == wire::PurgeKind::kBlocks;
+      const wire::Purge body{.kind = kind,
+                             .format = kind == wire::PurgeKind::kLineage ? 1u + u8() % 2u : 0u,
+                             .count = of_blocks ? count : 0};
+      return encoder.purge(op, body, std::span(ids).first(body.count));
+    }
+    case 6: {
+      const bool leased = u8() % 2 != 0;
+      return encoder.pull(op,
+                          {.format = 1,
+                           .lease = leased ? 1 + u8() % 4u : 0,
+                           .boot_id = leased ? 7u : 0u,
+                           .deadline_ns = 1 + u8() * kMillisecond,
+                           .count = count,
+                           .want_count = count},
+                          ids, wants);
+    }
+    default: {
+      const uint64_t target = u8() % 8;
+      if (u8() % 4 == 0) return encoder.cancel(op, {target});
+      return encoder.cancel(op, {target, u8() % 5u, u8() % 4u});
+    }
+  }
+}
+
+// lane, type, op, length of the body; the header fits it. Type 0: the bytes are the whole head; 100
+// to 199: a well-formed one.
 void Run::say() {
   FuzzLane& lane = *lanes_[u8() % 2];
   const uint8_t type = u8();
   wire::FrameHeader header;
-  header.type = static_cast<wire::FrameType>(type % 28);
+  header.type = static_cast<wire::FrameType>(type % 34);
   header.op = u8();
+  if (type >= 100 && type < 200) {
+    lane.send(well_formed(type, header.op), {});
+    return turn(u8() % 8);
+  }
   const ConstByteSpan body = take(uint32_t{u8()} * 2);
   header.body_bytes = static_cast<uint32_t>(body.size());
   std::vector<std::byte> head(type == 0 ? 0 : sizeof(header));

@@ -26,7 +26,7 @@ std::vector<Format> draw_formats(Random& random) {
   for (uint32_t f = 0; f < 2; ++f) {
     Format format;
     format.model.bytes[0] = std::byte{static_cast<unsigned char>(f + 1)};
-    format.lineage = "sim";
+    format.lineage = "sim-" + std::to_string(f);
     format.tokens_per_block = 16;
     const auto ranks = static_cast<uint32_t>(random.between(1, 2));
     for (uint32_t r = 0; r < ranks; ++r) {
@@ -138,22 +138,17 @@ void Actor::poke() {
       world_.note(static_cast<uint64_t>(code));
     if (event.op == op_) on_event(event);
   }
+  if (step_ == Step::kLinger) {
+    if (world_.now_ns() >= wait_until_ns_) start_pull();
+    return;
+  }
   if (step_ != Step::kIdle) {
     world_.expect(world_.now_ns() < op_deadline_ns_ + kFence + kGrace,
                   "I8 an op outlived its deadline and fence: step " +
                       std::to_string(static_cast<int>(step_)));
     if (step_ == Step::kPush && next_layer_ < layers().size() &&
         world_.now_ns() >= wait_until_ns_) {
-      const uint32_t layer = next_layer_++;
-      // The last layer makes a commit possible: from here on these bytes may be found.
-      if (next_layer_ == layers().size()) {
-        for (uint32_t i = push_first_; i < library_.blocks_max; ++i) {
-          library_.oracle.may_commit({ids_[format_][document_][i], rank_}, salt_);
-        }
-      }
-      const Status pushed = core_->push_layer(op_, layer);
-      static_cast<void>(pushed.ok());  // the op may have ended; its event says so
-      wait_until_ns_ = world_.now_ns() + random_.below(2 * kMillisecond);
+      push_layer();
     }
     if (!cancelled_ && random_.below(20000) == 0) {
       cancelled_ = true;
@@ -163,6 +158,38 @@ void Actor::poke() {
     return;
   }
   if (working_ && !closing_ && world_.now_ns() >= wait_until_ns_) start();
+}
+
+void Actor::push_layer() {
+  if (next_layer_ == cancel_layer_) {  // the layer before it was the last; soon it is given up
+    const bool over = gives_up_;
+    gives_up_ = true;
+    wait_until_ns_ = over ? kNever : world_.now_ns() + random_.below(15 * kMillisecond);
+    if (!over) return;
+    cancelled_ = true;
+    return core_->cancel(op_);
+  }
+  const uint32_t layer = next_layer_++;
+  // The last layer makes a commit possible: from here on these bytes may be found.
+  if (next_layer_ == layers().size()) {
+    for (uint32_t i = push_first_; i < library_.blocks_max; ++i) {
+      library_.oracle.may_commit({ids_[format_][document_][i], rank_}, salt_);
+    }
+  }
+  const Status pushed = core_->push_layer(op_, layer);
+  static_cast<void>(pushed.ok());  // the op may have ended; its event says so
+  const Nanos pause_ns = random_.chance(60) ? 30 * kMillisecond : 2 * kMillisecond;
+  wait_until_ns_ = world_.now_ns() + random_.below(pause_ns);
+}
+
+void Actor::begin(Result<OpId> op, Step step, Nanos deadline_ns) {
+  world_.expect(op.has_value(),
+                "an op was refused: step " + std::to_string(static_cast<int>(step)));
+  op_ = *op;
+  step_ = step;
+  began_ns_ = world_.now_ns();
+  op_deadline_ns_ = began_ns_ + deadline_ns;
+  next_layer_ = 0;
 }
 
 void Actor::start() {
@@ -181,20 +208,35 @@ void Actor::start() {
   document_ = static_cast<uint32_t>(random_.below(library_.documents));
   rank_ = 0;
   cancelled_ = false;
+  if (start_other()) return;
   MatchRequest request;
   request.format = format_ids_[format_];
   request.ids = ids_[format_][document_];
-  request.lease_ms = random_.chance(800) ? static_cast<uint32_t>(random_.between(500, 2000)) : 0;
+  const bool brief = random_.chance(250);
+  if (random_.chance(800)) {
+    request.lease_ms =
+        static_cast<uint32_t>(brief ? random_.between(40, 200) : random_.between(500, 2000));
+  }
   request.deadline_ns = 500 * kMillisecond;
-  lease_until_ns_ = world_.now_ns() + request.lease_ms * kMillisecond;
   lease_boot_ = world_.boots();
   before_ = this_moment(library_.formats[format_].rank_count());
-  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
-  auto op = core_->match(std::move(request));
-  world_.expect(op.has_value(), "match refused");
-  op_ = *op;
-  step_ = Step::kMatch;
+  matched_ns_ = world_.now_ns();
+  begin(core_->match(std::move(request)), Step::kMatch, 500 * kMillisecond);
   ++stats_.matches;
+}
+
+bool Actor::start_other() {
+  const uint64_t what = random_.below(1000);
+  if (what < library_.purge_per_mille) {
+    start_purge();
+  } else if (what < 150 && !library_.board.empty()) {
+    start_follow();
+  } else if (what >= 990) {
+    ask_holds();
+  } else {
+    return false;
+  }
+  return true;
 }
 
 void Actor::on_event(const Event& event) {
@@ -202,7 +244,7 @@ void Actor::on_event(const Event& event) {
     case Event::Kind::kMatched:
       return on_matched(event);
     case Event::Kind::kReserved:
-      return;  // the end says it all
+      return on_granted(event);
     case Event::Kind::kLayer:
       return on_layer(event);
     case Event::Kind::kPulled:
@@ -210,10 +252,13 @@ void Actor::on_event(const Event& event) {
     case Event::Kind::kPushed:
       return on_pushed(event);
     case Event::Kind::kFollowed:
+      return on_followed(event);
     case Event::Kind::kRenewed:
+      return on_renewed(event);
     case Event::Kind::kHolds:
+      return on_holds(event);
     case Event::Kind::kPurged:
-      return world_.expect(false, "an event of an op that was not begun");
+      return on_purged(event);
   }
 }
 
@@ -223,10 +268,11 @@ void Actor::on_matched(const Event& event) {
   if (!event.status.ok()) return;
   world_.expect(event.n_blocks <= library_.blocks_max, "more blocks than asked");
   n_blocks_ = event.n_blocks;
-  if (!event.recovering) check_hits();
+  check_hits(event.recovering);
   lease_ = event.lease;
   stats_.hit_blocks += n_blocks_;
   if (n_blocks_ > 0 && random_.chance(30)) return start_foreign();
+  if (n_blocks_ > 0 && lease_ != 0 && random_.chance(200)) return start_renew();
   if (n_blocks_ > 0) return start_pull();
   let_go();
   start_push();
@@ -245,14 +291,9 @@ void Actor::start_foreign() {
   request.layout = &layouts_[other][request.rank];
   request.lease = lease_;
   request.deadline_ns = 200 * kMillisecond;
-  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
-  next_layer_ = 0;
   check_poison();
   poison();
-  auto op = core_->pull(std::move(request));
-  world_.expect(op.has_value(), "pull refused");
-  op_ = *op;
-  step_ = Step::kForeign;
+  begin(core_->pull(std::move(request)), Step::kForeign, 200 * kMillisecond);
 }
 
 void Actor::on_foreign(const Event& event) {
@@ -282,23 +323,37 @@ Actor::Moment Actor::this_moment(uint32_t rank_count) const {
     moment.stored.push_back(stored);
   }
   moment.evicted = library_.truth->evicted();
+  moment.at_ns = world_.now_ns();
   moment.boot = world_.boots();
   moment.recovering = world_.recovering();
   return moment;
 }
 
 // I9, I10: what was safe before the match and is safe after it is a hit, were it not for evictions.
-void Actor::check_hits() const {
+void Actor::check_hits(bool recovering) const {
   const Moment after = this_moment(library_.formats[format_].rank_count());
-  if (before_.recovering || after.boot != before_.boot || after.evicted != before_.evicted) return;
+  const PurgeLog& purges = library_.truth->purges();
+  const std::vector<BaseId>& ids = ids_[format_][document_];
+  for (uint32_t i = 0; i < n_blocks_; ++i) {
+    for (uint32_t r = 0; r < library_.formats[format_].rank_count(); ++r) {
+      const bool written = library_.oracle.may_be_found({ids[i], r}, purges, before_.at_ns);
+      world_.expect(written, "I10 a hit of what nobody wrote, or what was purged");
+    }
+  }
+  if (recovering || before_.recovering || after.boot != before_.boot ||
+      after.evicted != before_.evicted)
+    return;
   uint32_t owed = 0;
-  while (owed < library_.blocks_max && before_.safe[owed] && after.safe[owed])
+  while (owed < library_.blocks_max && before_.safe[owed] && after.safe[owed] &&
+         !purges.touches(ids[owed], before_.at_ns)) {
     ++owed;
+  }
   world_.expect(n_blocks_ >= owed, "I9 a block within the fault budget is a miss: " +
                                        std::to_string(n_blocks_) + " of " + std::to_string(owed));
 }
 
 bool Actor::may_fail(uint32_t i) const {
+  if (library_.truth->purges().touches(ids_[format_][document_][i], matched_ns_)) return true;
   if (!before_.stored[i]) return world_.any_fault();
   const BlockId block{ids_[format_][document_][i], rank_};
   return !before_.safe[i] || !library_.truth->is_safe(block);
@@ -315,19 +370,16 @@ void Actor::start_pull() {
     request.slots.push_back(i);
   request.layout = &layouts_[format_][rank_];
   request.lease = lease_;
-  request.deadline_ns = random_.chance(50) ? 300 * kMicrosecond : 800 * kMillisecond;
-  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
-  next_layer_ = 0;
+  const Nanos deadline_ns = random_.chance(50) ? 300 * kMicrosecond : 800 * kMillisecond;
+  request.deadline_ns = deadline_ns;
   check_poison();
-  auto op = core_->pull(std::move(request));
-  world_.expect(op.has_value(), "pull refused");
-  op_ = *op;
-  step_ = Step::kPull;
+  begin(core_->pull(std::move(request)), Step::kPull, deadline_ns);
 }
 
 void Actor::on_layer(const Event& event) {
   world_.expect(event.layer == next_layer_, "layers out of order");
   ++next_layer_;
+  if (step_ == Step::kFollow) check_followed_layer(event);
 }
 
 void Actor::on_pulled(const Event& event) {
@@ -339,22 +391,32 @@ void Actor::on_pulled(const Event& event) {
     audit_code_ = event.codes.empty() ? event.status.code() : event.codes[0];
     return poison();
   }
-  // I4: leased, in time, the same boot, no fault injected: every block must have come.
-  const bool undisturbed = lease_ != 0 && world_.now_ns() < lease_until_ns_ && !cancelled_ &&
-                           lease_boot_ == world_.boots() && event.status.ok();
-  if (undisturbed && !world_.options().faults.bit_rot_per_mille &&
-      !world_.options().faults.read_error_per_mille) {
-    for (uint32_t i = 0; i < event.codes.size(); ++i) {
-      const Code code = event.codes[i];
-      world_.expect(code == Code::kOk || may_fail(i),
-                    std::string("I4 a leased block was not readable: ") + code_name(code) +
-                        ", rank " + std::to_string(rank_) + ", blocks " +
-                        std::to_string(n_blocks_) + ", ns to the deadline " +
-                        std::to_string(static_cast<int64_t>(op_deadline_ns_ - world_.now_ns())));
-    }
-  }
+  check_leased(event);
   poison();
   next_rank();
+}
+
+// I4: leased, in time, the same boot, no fault injected: every block must have come.
+void Actor::check_leased(const Event& event) const {
+  if (lease_ == 0 || cancelled_ || lease_boot_ != world_.boots() || !world_.alive()) return;
+  const Nanos now_ns = world_.now_ns();
+  const bool lasts = core_->lease_left_ns(lease_) > 0;  // as the client knows, renewals included
+  const bool early = now_ns + 100 * kMillisecond < op_deadline_ns_;
+  const bool refused = event.status.code() == Code::kTimedOut && early;
+  world_.expect(!lasts || !refused,
+                std::string("I4 a lease ended before its time: ") + event.status.what());
+  if (!lasts || !event.status.ok() || world_.options().faults.bit_rot_per_mille ||
+      world_.options().faults.read_error_per_mille) {
+    return;
+  }
+  for (uint32_t i = 0; i < event.codes.size(); ++i) {
+    const Code code = event.codes[i];
+    world_.expect(code == Code::kOk || may_fail(i),
+                  std::string("I4 a leased block was not readable: ") + code_name(code) +
+                      ", rank " + std::to_string(rank_) + ", blocks " + std::to_string(n_blocks_) +
+                      ", ns to the deadline " +
+                      std::to_string(static_cast<int64_t>(op_deadline_ns_ - now_ns)));
+  }
 }
 
 void Actor::check_pulled(const std::vector<Code>& codes, bool audit) {
@@ -366,6 +428,9 @@ void Actor::check_pulled(const std::vector<Code>& codes, bool audit) {
     const BlockId block = audit ? audit_block_ : BlockId{ids_[format_][document_][i], rank_};
     const uint64_t writer = library_.oracle.writer_of(block, layers_of(i));
     world_.expect(writer != 0, "I1 wrong or phantom bytes were delivered as good");
+    const Attempt attempt = library_.oracle.attempt_of(block, writer);
+    world_.expect(!library_.truth->purges().is_dead(block, attempt, began_ns_),
+                  "I10 what was purged was delivered");
     world_.note(writer);
     ++stats_.pulled_blocks;
   }
@@ -407,13 +472,19 @@ void Actor::start_push() {
   request.layout = &layouts_[format_][rank_];
   request.ack = ack_;
   request.deadline_ns = 1 * kSecond;
-  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
-  auto op = core_->push(std::move(request));
-  world_.expect(op.has_value(), "push refused");
-  op_ = *op;
-  step_ = Step::kPush;
-  next_layer_ = 0;
+  granted_.clear();
+  gives_up_ = false;
+  cancel_layer_ = random_.chance(100) ? static_cast<uint32_t>(random_.below(layers().size())) : ~0u;
+  begin(core_->push(std::move(request)), Step::kPush, 1 * kSecond);
   wait_until_ns_ = world_.now_ns();
+}
+
+void Actor::on_granted(const Event& event) {
+  for (const FollowTag& tag : event.granted) {
+    library_.oracle.granted({tag.id, rank_}, tag.attempt, salt_, ack_ == wire::AckKind::kDurable);
+    library_.board.post({tag, format_, rank_});
+    granted_.push_back(tag);
+  }
 }
 
 void Actor::on_pushed(const Event& event) {
@@ -421,11 +492,12 @@ void Actor::on_pushed(const Event& event) {
   wait_until_ns_ = world_.now_ns() + random_.below(3 * kMillisecond);
   for (uint32_t i = 0; i < event.codes.size(); ++i) {
     const BlockId block{ids_[format_][document_][push_first_ + i], rank_};
+    check_push_end(block, event.codes[i], event.status);
     if (event.codes[i] == Code::kOk) {
       ++stats_.pushed_blocks;
       // "Existed" is as good an acknowledgement as a write of one's own.
       library_.oracle.acked(block, ack_ == wire::AckKind::kDurable);
-      if (ack_ == wire::AckKind::kDurable) library_.truth->acked(block);
+      if (ack_ == wire::AckKind::kDurable) library_.truth->acked(block, began_ns_);
     } else {
       ++stats_.failed_pushes;
     }
@@ -438,7 +510,23 @@ void Actor::on_pushed(const Event& event) {
   rank_ = 0;
 }
 
-bool Actor::audit(uint32_t format, const BlockId& block) {
+void Actor::check_push_end(const BlockId& block, Code code, const Status& status) {
+  const auto granted = std::find_if(granted_.begin(), granted_.end(),
+                                    [&](const FollowTag& tag) { return tag.id == block.base; });
+  if (granted == granted_.end()) {
+    const PurgeLog& purges = library_.truth->purges();
+    const bool written = library_.oracle.may_be_found(block, purges, began_ns_);
+    world_.expect(code != Code::kOk || written, "I10 what nobody wrote, or was purged, exists");
+    return;
+  }
+  Push& push = library_.oracle.push(block, granted->attempt);
+  const bool told = status.ok() && !cancelled_;
+  push.end = code == Code::kOk ? Push::End::kKept : told ? Push::End::kNot : Push::End::kUnknown;
+  world_.expect(code != Code::kOk || !push.denied,
+                "I2 a follower was told that a push failed which was acknowledged");
+}
+
+void Actor::audit(uint32_t format, const BlockId& block) {
   VARVE_ASSERT(idle());
   check_poison();
   format_ = format;
@@ -451,14 +539,8 @@ bool Actor::audit(uint32_t format, const BlockId& block) {
   request.slots = {0};
   request.layout = &layouts_[format][block.rank];
   request.deadline_ns = 2 * kSecond;
-  op_deadline_ns_ = world_.now_ns() + request.deadline_ns;
-  auto op = core_->pull(std::move(request));
-  if (!op) return false;
-  op_ = *op;
-  next_layer_ = 0;
-  step_ = Step::kAudit;
+  begin(core_->pull(std::move(request)), Step::kAudit, 2 * kSecond);
   cancelled_ = true;  // no cancels in an audit
-  return true;
 }
 
 uint32_t Actor::format_of(const BlockId& block) const {

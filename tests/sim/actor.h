@@ -1,5 +1,7 @@
 // Actor: one client of the small world: matches prefixes, pulls what hits, pushes what is new,
-// layer by layer, and sometimes cancels, waits, or is cut off in the middle.
+// layer by layer, and sometimes cancels, waits, or is cut off in the middle. Now and then it
+// follows what another pushes (follow.cc), renews a lease and lists what is held (lease.cc), or
+// purges (purge.cc).
 #pragma once
 
 #include <map>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "client/varve.h"
+#include "tests/sim/board.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/truth.h"
 #include "tests/sim/world.h"
@@ -17,8 +20,10 @@ namespace varve::sim {
 // What all actors share: formats, documents (chains of base ids), what was promised and what is so.
 struct Library {
   std::vector<Format> formats;
-  uint32_t documents = 6;   // per format; they share their first block pairwise
-  uint32_t blocks_max = 5;  // per document
+  uint32_t documents = 6;        // per format; they share their first block pairwise
+  uint32_t blocks_max = 5;       // per document
+  uint32_t purge_per_mille = 0;  // of what actors begin
+  Board board;
   Oracle oracle;
   Truth* truth = nullptr;
   uint64_t last_salt = 0;
@@ -30,6 +35,9 @@ struct ActorStats {
   uint64_t matches = 0, hit_blocks = 0, pulled_blocks = 0, missed_blocks = 0, pushed_blocks = 0;
   uint64_t failed_pushes = 0, cancels = 0, rebuilt_extents = 0, corrupt_extents = 0,
            disconnects = 0;
+  uint64_t followed_blocks = 0;  // to the end, committed
+  uint64_t denied_blocks = 0;    // followed, and not committed
+  uint64_t renewed = 0, lapsed = 0, holds = 0;
 };
 
 class Actor {
@@ -44,15 +52,43 @@ class Actor {
   ActorStats stats() const;
 
   // A direct pull of one block, for the final audit; answered by audit_code() once audit_done().
-  bool audit(uint32_t format, const BlockId& block);
+  void audit(uint32_t format, const BlockId& block);
   bool audit_done() const { return step_ == Step::kIdle; }
   Code audit_code() const { return audit_code_; }
+  // Asks what is held, at rest: nothing, by nobody. True once that was answered.
+  void ask_holds();
+  bool held_nothing() const { return step_ == Step::kIdle && held_nothing_; }
   uint32_t format_of(const BlockId& block) const;
   bool ready() const { return core_->state() == SessionState::kReady; }
 
  private:
-  enum class Step : uint8_t { kIdle, kMatch, kForeign, kPull, kPush, kAudit };
+  enum class Step : uint8_t {
+    kIdle,
+    kMatch,
+    kForeign,
+    kRenew,
+    kLinger,  // under a lease, before the pull
+    kPull,
+    kPush,
+    kFollow,
+    kHolds,
+    kPurge,
+    kAudit,
+  };
+  void begin(Result<OpId> op, Step step, Nanos deadline_ns);
+  void push_layer();
   void start();
+  bool start_other();  // than a match
+  void start_follow();
+  void check_followed_layer(const Event& event) const;
+  void on_followed(const Event& event);
+  void check_committed(uint32_t i);
+  void start_renew();
+  void on_renewed(const Event& event);
+  void on_holds(const Event& event);
+  void start_purge();
+  void on_purged(const Event& event);
+  BlockId followed(uint32_t i) const;
   void start_foreign();
   void on_foreign(const Event& event);
   // What nothing may cost in this moment, to be compared with when the answer is here.
@@ -61,19 +97,23 @@ class Actor {
     std::vector<bool> stored;  // on flash, safe or not
     uint64_t evicted = 0;
     uint32_t boot = 0;
+    Nanos at_ns = 0;
     bool recovering = false;
   };
   Moment this_moment(uint32_t rank_count) const;
-  void check_hits() const;
+  void check_hits(bool recovering) const;
   // Whether a fault that was injected may cost this block of the pull.
   bool may_fail(uint32_t i) const;
   void start_pull();
   void start_push();
   void on_event(const Event& event);
   void on_matched(const Event& event);
+  void on_granted(const Event& event);
   void on_layer(const Event& event);
   void on_pulled(const Event& event);
   void on_pushed(const Event& event);
+  void check_push_end(const BlockId& block, Code code, const Status& status);
+  void check_leased(const Event& event) const;
   void check_pulled(const std::vector<Code>& codes, bool audit);
   void poison();
   void check_poison();
@@ -101,12 +141,20 @@ class Actor {
   uint32_t n_blocks_ = 0;
   Moment before_;  // the match or pull
   uint64_t lease_ = 0;
-  Nanos lease_until_ns_ = 0;
   uint32_t lease_boot_ = 0;
+  Nanos matched_ns_ = 0;  // when it was asked
+  Nanos began_ns_ = 0;    // the op
   uint32_t next_layer_ = 0;
   uint64_t salt_ = 0;
   wire::AckKind ack_ = wire::AckKind::kCached;
   uint32_t push_first_ = 0;
+  bool gives_up_ = false;
+  uint32_t cancel_layer_ = 0;       // a push that is given up before this one; or none
+  std::vector<FollowTag> granted_;  // of the push
+  std::vector<Posted> follows_;     // of the follow, by slot
+  Moment follow_began_;             // its evicted, boot
+  uint32_t purge_ = 0;              // in the log
+  bool held_nothing_ = false;
   bool cancelled_ = false, poisoned_ = false;
   Nanos op_deadline_ns_ = 0;
   Nanos wait_until_ns_ = 0;

@@ -37,6 +37,31 @@ bool layer_equals(const BlockId& block, uint32_t layer, uint64_t salt, ConstByte
   return true;
 }
 
+std::vector<Attempted> Oracle::granted() const {
+  std::vector<Attempted> all;
+  for (const auto& [attempted, push] : pushes_)
+    all.push_back(attempted);
+  return all;
+}
+
+Attempt Oracle::attempt_of(const BlockId& block, uint64_t salt) const {
+  for (auto it = pushes_.lower_bound({block, Attempt()});
+       it != pushes_.end() && it->first.first == block; ++it) {
+    if (it->second.salt == salt) return it->first.second;
+  }
+  return {};
+}
+
+bool Oracle::may_be_found(const BlockId& block, const PurgeLog& purges, Nanos since_ns) const {
+  for (auto it = pushes_.lower_bound({block, Attempt()});
+       it != pushes_.end() && it->first.first == block; ++it) {
+    if (may_commit(block, it->second) && !purges.is_dead(block, it->first.second, since_ns)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 uint64_t Oracle::writer_of(const BlockId& block, const std::vector<ConstByteSpan>& layers) const {
   const auto found = writers_.find(block);
   if (found == writers_.end()) return 0;

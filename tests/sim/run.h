@@ -14,6 +14,8 @@ struct RunResult {
   uint64_t hash = 0;
   uint64_t kills = 0, pushed_blocks = 0, hit_blocks = 0, pulled_blocks = 0, evicted_blocks = 0;
   uint64_t audited_blocks = 0, target_faults = 0, rebuilt_extents = 0, repaired_blocks = 0;
+  uint64_t followed_blocks = 0, denied_blocks = 0;  // followed to their commit; not committed
+  uint64_t renewed_leases = 0, holds = 0, purges = 0;
 };
 
 // Ends the process with a message on a broken invariant.

@@ -34,7 +34,7 @@ uint32_t Truth::positions(const Known& known, uint32_t targets) const {
 bool Truth::is_safe(const BlockId& block) const {
   const auto found = known_.find(block);
   return exact_ && world_.alive() && found != known_.end() && found->second.settled &&
-         enough(positions(found->second, reachable()));
+         !found->second.clouded && enough(positions(found->second, reachable()));
 }
 
 void Truth::look() {
@@ -44,6 +44,7 @@ void Truth::look() {
     spread_until_ns_ = world_.now_ns() + kSpreadMax;
     evicted_ = 0;
   }
+  if (!recovered_) purges_.started();
   for (auto& [block, known] : known_)
     known.seen = 0;
   for (const Sighting& sighting : world_.sightings())
@@ -52,6 +53,7 @@ void Truth::look() {
   const bool evicted = evicted_ != before;
   for (auto it = known_.begin(); it != known_.end();) {
     check_seen(it->first, it->second);
+    check_purged(it->first, it->second);
     it = missed(it->first, it->second, evicted) ? known_.erase(it) : std::next(it);
   }
   recovered_ = true;
@@ -77,9 +79,17 @@ void Truth::see(const Sighting& sighting, Known& known) {
     }
   }
   known.seen |= 1u << p;
+  known.clouded = known.clouded || purges_.clouds(sighting.block.base);
   known.places[p] = sighting.place;
   known.settled |= sighting.settled;
-  if (!damaged_.contains(spot_of(sighting))) known.copies[p] |= 1u << sighting.place.target;
+  // What was repaired on the target where it rotted may give way to the rotten one at a start: of
+  // two copies the first that is found counts (FORMAT 8).
+  const uint32_t target = 1u << sighting.place.target;
+  if (damaged_.contains(spot_of(sighting))) {
+    known.copies[p] &= ~target;
+  } else {
+    known.copies[p] |= target;
+  }
 }
 
 // Placement: no two fragments of a block on one target. And k of them, or nobody may see it.
@@ -99,6 +109,19 @@ void Truth::check_seen(const BlockId& block, const Known& known) const {
   world_.expect(!few || world_.any_fault(), "I2 too few fragments make a block: " + named(block));
 }
 
+// I10: what was purged is not there, whoever looks.
+void Truth::check_purged(const BlockId& block, const Known& known) const {
+  if (known.attempt.is_none() || !purges_.is_dead(block, known.attempt, world_.now_ns())) return;
+  for (uint32_t p = 0; p < kWidthMax; ++p) {
+    if (((known.seen & known.checked) >> p & 1) == 0) continue;
+    const auto header = world_.header_at(known.places[p]);  // a place may be another's by now
+    const bool is_it = header && header->base == block.base && header->rank == block.rank &&
+                       header->attempt == known.attempt;
+    if (is_it) tell(block, known);
+    world_.expect(!is_it, "I10 what was purged is in the index: " + named(block));
+  }
+}
+
 // For people who look for the cause.
 void Truth::tell(const BlockId& block, const Known& known) const {
   std::fprintf(stderr, "%s, attempt %u.%llu, by position:\n", named(block).c_str(),
@@ -116,8 +139,19 @@ void Truth::tell(const BlockId& block, const Known& known) const {
   }
 }
 
+// What is there is known, what is not may come back or not.
+bool Truth::missed_clouded(Known& known) {
+  for (uint32_t p = 0; p < kWidthMax; ++p)
+    known.copies[p] = (known.seen >> p & 1) != 0 ? known.copies[p] : 0;
+  return known.seen == 0;
+}
+
 // Of what is not in the index any more there must be a cause. True: nothing is known of it.
 bool Truth::missed(const BlockId& block, Known& known, bool evicted) {
+  if (known.clouded) {
+    excused_.insert(block);
+    return missed_clouded(known);
+  }
   const uint32_t here = reachable();
   if (known.seen == 0 && evicted) return true;
   const bool owed = known.settled && enough(positions(known, here));
@@ -154,14 +188,36 @@ bool Truth::missed(const BlockId& block, Known& known, bool evicted) {
   return false;
 }
 
-void Truth::acked(const BlockId& block) {
+void Truth::acked(const BlockId& block, Nanos began_ns) {
   if (!world_.alive() || world_.recovering()) return;
   look();
   excused_.erase(block);
   const bool lost = !world_.is_published(block);
-  const bool cause = !exact_ || evicted_ > 0 || world_.any_fault();
+  const bool purged = purges_.touches(block.base, began_ns);
+  const bool cause = !exact_ || evicted_ > 0 || world_.any_fault() || purged;
   world_.expect(!lost || cause, "I10 " + named(block) + " was acknowledged and is not there");
-  if (lost) excused_.insert(block);
+  if (lost || purged) excused_.insert(block);
+}
+
+void Truth::died() {
+  purges_.died();
+  recovered_ = false;
+}
+
+uint32_t Truth::purge_begins(std::set<BaseId> ids, bool by_number,
+                             const std::vector<Attempted>& granted) {
+  look();
+  for (auto& [block, known] : known_)
+    known.clouded = known.clouded || ids.contains(block.base);
+  for (const auto& [block, attempt] : granted) {
+    if (ids.contains(block.base)) excused_.insert(block);
+  }
+  return purges_.begin(std::move(ids), by_number, granted);
+}
+
+void Truth::purge_ends(uint32_t purge, bool done) {
+  look();  // what was written meanwhile may be ended too
+  purges_.end(purge, done);
 }
 
 void Truth::target_new(uint32_t target) {

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/sim/purge_log.h"
 #include "tests/sim/world.h"
 
 namespace varve::sim {
@@ -20,13 +21,18 @@ namespace varve::sim {
 class Truth {
  public:
   // `exact`: no fault strikes but those that are told here.
-  Truth(World& world, bool exact) : world_(world), exact_(exact) {}
+  Truth(World& world, bool exact) : world_(world), exact_(exact), purges_(world, exact) {}
 
   // Looks at all indexes and checks what must hold at any time. Often, and before every fault.
   void look();
-  // A durable acknowledgement has come for it: it must be there.
-  void acked(const BlockId& block);
-  void died() { recovered_ = false; }  // the node: the next look after the next recovery compares
+  // A durable acknowledgement has come for it, of a push that began then: it must be there.
+  void acked(const BlockId& block, Nanos began_ns);
+  void died();  // the node: the next look after the next recovery compares
+  // What is purged may go from now on, and is gone for good once that is done.
+  uint32_t purge_begins(std::set<BaseId> ids, bool by_number,
+                        const std::vector<Attempted>& granted);
+  void purge_ends(uint32_t purge, bool done);
+  const PurgeLog& purges() const { return purges_; }
   // Faults, before they are injected.
   void target_new(uint32_t target);                        // what was there is gone
   void damaged(const Sighting& fragment);                  // in a bad sector, or rotted
@@ -36,7 +42,7 @@ class Truth {
   bool is_safe(const BlockId& block) const;
   // On flash when it was last looked at.
   bool is_known(const BlockId& block) const { return known_.contains(block); }
-  // It was beyond what the scheme bears, in some life, since it was last acknowledged.
+  // It was purged or beyond what the scheme bears, in some life, since it was last acknowledged.
   bool is_excused(const BlockId& block) const { return excused_.contains(block); }
   uint64_t evicted() const { return evicted_; }  // in this life, up to the last look
 
@@ -48,6 +54,7 @@ class Truth {
     uint32_t checked = 0;                 // bit p: the header there was seen, of this attempt
     uint32_t seen = 0;                    // bit p: in the index at the last look
     bool settled = false;
+    bool clouded = false;  // a purge may have ended this write: nothing is owed
   };
   using Spot = std::tuple<BlockId, uint32_t, uint32_t, uint32_t, uint32_t>;
   static Spot spot_of(const Sighting& s) {
@@ -55,14 +62,17 @@ class Truth {
   }
   void see(const Sighting& sighting, Known& known);
   void check_seen(const BlockId& block, const Known& known) const;
+  void check_purged(const BlockId& block, const Known& known) const;
   void tell(const BlockId& block, const Known& known) const;
   bool missed(const BlockId& block, Known& known, bool evicted);
+  bool missed_clouded(Known& known);
   uint32_t reachable() const;  // targets
   uint32_t positions(const Known& known, uint32_t targets) const;
   bool enough(uint32_t position_count) const { return position_count >= world_.options().scheme.k; }
 
   World& world_;
   bool exact_;
+  PurgeLog purges_;
   bool recovered_ = false;
   uint32_t boot_ = 0;
   Nanos spread_until_ns_ = 0;

@@ -457,6 +457,13 @@ bool World::is_published(const BlockId& block) const {
   return life_->shards[home]->index().find(block).has_value();
 }
 
+bool World::is_on_flash(const BlockId& block) const {
+  if (!alive()) return false;
+  const uint32_t home = Shard::home(block.base, options_.slices, options_.shards);
+  const std::optional<Located> located = life_->shards[home]->index().find(block);
+  return located && located->state == BlockState::kFlash;
+}
+
 uint32_t World::thin_count() const {
   uint32_t sum = 0;
   for (const auto& shard : life_->shards)

@@ -118,6 +118,7 @@ class World {
   // there at all, gathered ones excepted.
   std::vector<Sighting> sightings() const;
   bool is_published(const BlockId& block) const;
+  bool is_on_flash(const BlockId& block) const;
   uint32_t thin_count() const;
   void scrub();  // begins everywhere
   // The header of a fragment as its platter has it, power cut or not, when it is one of this life
