@@ -274,5 +274,31 @@ TEST_F(RealClient, WhatIsHeldIsSeenByAnyoneAndNoLongerThanItIs) {
   EXPECT_TRUE(onlooker->held().empty());
 }
 
+// Purged blocks are no hit from the answer on, in no later life either; the others stay.
+TEST_F(RealClient, WhatWasPurgedIsNotFoundAfterARestart) {
+  const std::vector<BaseId> gone = writer->ids(6), stays = writer->ids(7);
+  writer->store_blocks(gone);
+  writer->store_blocks(stays);
+  ASSERT_EQ(onlooker->match(gone).n_blocks, kBlocks);
+  PurgeRequest request;
+  request.ids = gone;
+  const Event purged = writer->ended(*writer->client->purge(std::move(request)));
+  EXPECT_EQ(purged.kind, Event::Kind::kPurged);
+  EXPECT_TRUE(purged.status.ok()) << purged.status.what();
+  EXPECT_EQ(onlooker->match(gone).n_blocks, 0u);
+  disconnect();
+  real.daemon().kill_now();  // nothing is written on the way out
+  start();
+  Event found;
+  for (Nanos waited = 0; waited < kPatience; waited += kMillisecond) {
+    found = onlooker->match(stays);
+    if (found.n_blocks == kBlocks && !found.recovering) break;
+    pause(kMillisecond);
+  }
+  EXPECT_EQ(found.n_blocks, kBlocks);
+  EXPECT_FALSE(found.recovering) << "all of the drives was read";
+  EXPECT_EQ(onlooker->match(gone).n_blocks, 0u);
+}
+
 }  // namespace
 }  // namespace varve
