@@ -202,7 +202,7 @@ ConstByteSpan Run::well_formed(uint8_t what, uint64_t op) {
   std::vector<wire::FollowBlock> blocks;
   for (uint32_t i = 0; i < count; ++i) {
     wants.push_back({u8() % 5u, u8() % 4u});
-    blocks.push_back({ids[i], Attempt{u8() % 4u, 0, u8()}});
+    blocks.push_back({ids[i], Attempt{u8() % 4u, 0, 1u + u8()}});
   }
   switch (what % 8) {
     case 0:
