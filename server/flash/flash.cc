@@ -1,5 +1,6 @@
 // Flash: the parts of this room put together for one shard, and the door's calls handed to them.
-// Order of a stop: what is open is sealed, what changed is checkpointed, then one last flush.
+// Order of a stop: reclaim ends with its victim, what is open is sealed, what changed is
+// checkpointed, then one last flush.
 #include "server/flash/flash.h"
 
 #include <algorithm>
@@ -414,9 +415,11 @@ void FlashImpl::raised(Status status) {
 void FlashImpl::changed(void* owner, SliceLog& log) {
   auto& self = *static_cast<FlashImpl*>(owner);
   Engine& engine = self.engine(log.target());
-  engine.writer.seal_quiet(log, self.draining_ ? SealScope::kAll : SealScope::kFull);
+  // Reclaim's segment has to take the rest of its victim: sealed before, it would cost a free one.
+  const bool all = self.draining_ && !engine.reclaim.running();
+  engine.writer.seal_quiet(log, all ? SealScope::kAll : SealScope::kFull);
   if (engine.reclaim.running() || ReclaimOp::wants(engine.target, log)) engine.reclaim.wake();
-  if (log.changed_segments > 0) self.arm_checkpoint();
+  if (log.changed_segments > 0 || log.checkpoint_wanted) self.arm_checkpoint();
   if (!log.kills.empty()) self.kills_.wake();
   if (self.draining_) self.drain_step(engine);
 }
@@ -432,7 +435,8 @@ void FlashImpl::on_checkpoint_timer() {
     bool wanted = false;
     for (const auto& log : engine->target.logs) {
       if (log == nullptr || !log->ready) continue;
-      if (log->changed_segments < std::max(1u, log->segment_count() / 8)) continue;
+      const bool much = log->changed_segments >= std::max(1u, log->segment_count() / 8);
+      if (!much && !log->checkpoint_wanted) continue;
       log->checkpoint_wanted = wanted = true;
     }
     if (wanted) engine->checkpoint.wake();
@@ -443,7 +447,8 @@ void FlashImpl::checkpoint_now() {
   for (const auto& engine : engines_) {
     bool wanted = false;
     for (const auto& log : engine->target.logs) {
-      if (log == nullptr || !log->ready || log->changed_segments == 0) continue;
+      if (log == nullptr || !log->ready) continue;
+      if (log->changed_segments == 0 && !log->checkpoint_wanted) continue;
       log->checkpoint_wanted = wanted = true;
     }
     if (wanted) engine->checkpoint.wake();
@@ -468,27 +473,28 @@ void FlashImpl::drain() {
   for (const auto& engine : engines_) {
     engine->target.draining = true;
     engine->scrub.stop();
-    for (const auto& log : engine->target.logs) {
-      if (log != nullptr && log->ready) engine->writer.seal_quiet(*log, SealScope::kAll);
-    }
     drain_step(*engine);
   }
 }
 
-// All sealed, then all checkpointed, then flushed once more: each step is taken when the one before
-// is seen to be done, from whatever ended it.
+// Reclaim ends with its victim; all sealed, then all checkpointed, then flushed once more: each
+// step is taken when the one before is seen to be done, from whatever ended it.
 void FlashImpl::drain_step(Engine& engine) {
   if (!draining_ || engine.last_flush_sent) return;
   if (!engine.target.ok()) {
     engine.last_flush_sent = engine.drained = true;
     return;
   }
-  if (!engine.writer.idle() || engine.reclaim.running() || engine.checkpoint.running()) return;
+  if (engine.reclaim.running()) return;
+  for (const auto& log : engine.target.logs) {
+    if (log != nullptr && log->ready) engine.writer.seal_quiet(*log, SealScope::kAll);
+  }
+  if (!engine.writer.idle() || engine.checkpoint.running()) return;
   bool wanted = false;
   for (const auto& log : engine.target.logs) {
     if (log == nullptr || !log->ready) continue;
     if (log->open_count() > 0) return;  // reservations are still out
-    if (log->changed_segments > 0) log->checkpoint_wanted = wanted = true;
+    if (log->changed_segments > 0 || log->checkpoint_wanted) log->checkpoint_wanted = wanted = true;
   }
   if (wanted) return engine.checkpoint.wake();
   engine.last_flush_sent = true;

@@ -85,10 +85,12 @@ void ReclaimOp::pick() {
     free_best_ = log->free_count();
     return go(Stage::kChoose);
   }
-  SliceLog* last = log_;
+  SliceLog* any = log_;
+  for (size_t i = 0; any == nullptr && i < target_.logs.size(); ++i)
+    any = target_.logs[i].get();
   log_ = nullptr;
   stage_ = Stage::kIdle;
-  if (last != nullptr) target_.changed(*last);  // a drain may have waited for us
+  if (any != nullptr) target_.changed(*any);  // a drain may have waited for us
 }
 
 void ReclaimOp::choose() {
@@ -121,6 +123,7 @@ void ReclaimOp::choose() {
   asks_ = 0;
   victim_ = *victim;
   copied_any_ = false;
+  kills_over_ = 0;
   log_->reclaiming(victim_);
   entries_.clear();
   cursor_ = 0;
@@ -177,7 +180,7 @@ void ReclaimOp::entries() {
         log_->reclaim_given_up(victim_);
         return give_up();
       }
-      log_->live_drop(victim_, 1);
+      ++kills_over_;
       target_.metrics.kills_dropped.add();
       ++cursor_;
       continue;
@@ -299,7 +302,7 @@ void ReclaimOp::copied() {
   target_.flusher.note_write();
   copied_any_ = true;
   if (copying_kill_) {
-    log_->live_drop(victim_, 1);
+    ++kills_over_;
     target_.metrics.kills_copied.add();
   } else if (target_.user.on_moved(from_.block, from_.place, to_)) {
     log_->live_drop(victim_, from_.place.pages);
@@ -316,6 +319,8 @@ void ReclaimOp::copied() {
 
 void ReclaimOp::emptied() {
   VARVE_ASSERT(cursor_ == entries_.size(), cursor_);
+  for (; kills_over_ > 0; --kills_over_)
+    log_->live_drop(victim_, 1);
   if (!copied_any_) return go(Stage::kReaders);
   stage_ = Stage::kCopyFlushed;
   flush();

@@ -196,7 +196,9 @@ void ScrubOp::end_entry(Status status) {
          "%s: block %s rank %u on target %u slice %u segment %u page %u, found by scrub: %s",
          drop_reason_name(reason), short_name(info_.block.base).c_str(), info_.block.rank,
          target_.index(), log_->slice(), held_, info_.place.page, status.what());
+    log_->forget_wanted();
     target_.user.on_lost(info_.block, info_.place, reason);
+    target_.changed(*log_);
   }
   ++cursor_;
   return go(Stage::kEntry);

@@ -206,12 +206,10 @@ OpenSegment* SliceLog::take_kill() {
   OpenSegment* found = nullptr;
   for (const auto& open : open_) {
     const bool appends = open->use == SegmentUse::kAppend;
-    if (!appends && open->kills >= kills_in_reclaim_max()) continue;
+    if (!appends && (free_count() == 0 || open->kills >= kills_in_reclaim_max())) continue;
     if (fits(*open, 1) && (found == nullptr || appends)) found = open.get();
   }
-  if (found == nullptr && free_count() > 0) {
-    found = open_new(free_count() > kept_free_ ? SegmentUse::kAppend : SegmentUse::kReclaim);
-  }
+  if (found == nullptr && free_count() > kept_free_) found = open_new(SegmentUse::kAppend);
   if (found == nullptr) return nullptr;
   ++found->pending;
   ++found->kills;
@@ -318,7 +316,8 @@ void SliceLog::live_drop(uint32_t index, uint32_t pages) {
   --segment.live_count;
   live_pages_ -= pages;
   const uint64_t worth = std::max(1u, geometry_.segment_pages / 16);
-  if (stalled_ && live_pages_ + worth <= stall_live_pages_) stalled_ = false;
+  const bool empty = segment.live_count == 0;
+  if (stalled_ && (empty || live_pages_ + worth <= stall_live_pages_)) stalled_ = false;
 }
 
 uint32_t SliceLog::gain(const Segment& segment) const {

@@ -113,8 +113,9 @@ class SliceLog {
   OpenSegment* take_reclaim(uint32_t pages);
   // Assigns the pages at the cursor to one fragment, which counts as live from now on.
   Place place(OpenSegment& open, uint32_t pages, uint32_t lead_pages);
-  // A page for a KILL record, in any open segment or a free one, kept ones included, but for what
-  // reclaim needs of its own to go on. Null: it waits for reclaim. The pending count rises.
+  // A page for a KILL record, in an open segment or a free one. Null: it waits for reclaim. Never
+  // the last free one, nor reclaim's when none is free: after a crash in the middle of a victim
+  // nothing may live in reclaim's segment, so that it is the free one. The pending count rises.
   OpenSegment* take_kill();
   void append_ended(OpenSegment& open);
   // Open segments that may be sealed now; never-written ones become free.
@@ -122,6 +123,10 @@ class SliceLog {
   // The writer took it over: it is no longer open for anybody.
   void sealing(OpenSegment& open);
   void sealed(uint32_t segment);
+
+  // What lies in a sealed segment was found to be no fragment: the next checkpoint, made for that
+  // alone, leaves it out. Its footer still tells of it.
+  void forget_wanted() { checkpoint_wanted = true; }
 
   void live_add(uint32_t segment, uint32_t pages);
   void live_drop(uint32_t segment, uint32_t pages);
@@ -133,8 +138,9 @@ class SliceLog {
   // The sealed segment with the largest gain; of equal sizes that is the one with the least live
   // pages. The lowest sequence among equals.
   std::optional<uint32_t> victim() const;
-  // Nothing to gain: reclaim copies nothing until new data was sealed or a sixteenth of a segment
-  // was released. A refused reservation meanwhile asks the user to evict, and no more.
+  // Nothing to gain: reclaim copies nothing until new data was sealed, or a sixteenth of a segment
+  // or the last of one was released. A refused reservation meanwhile asks the user to evict, and no
+  // more.
   void stall();
   bool stalled() const { return stalled_; }
   void reclaiming(uint32_t segment);

@@ -135,7 +135,9 @@ void SegmentReader::lost(Slot& slot, DropReason reason, Status why) {
        "%s: block %s rank %u on target %u slice %u segment %u page %u: %s; it is forgotten",
        drop_reason_name(reason), short_name(read.block.base).c_str(), read.block.rank,
        read.place.target, read.place.slice, read.place.segment, read.place.page, why.what());
+  slot.log->forget_wanted();
   target_.user.on_lost(read.block, read.place, reason);
+  target_.changed(*slot.log);
   finish(slot, why);
 }
 

@@ -234,5 +234,58 @@ TEST(Reclaim, LargeFragmentsAreCopiedThroughSeveralWindows) {
   EXPECT_TRUE(rig.read_back(rig.appended[0]->block, *rig.appended[0]).ok());
 }
 
+// Goal: a stop leaves room for the next start. A stop in the middle of a victim once sealed
+// reclaim's own segment under it: nothing was free any more and nothing dead, though the slice was
+// half empty. Method: a small slice whose segments are all partly live; stops at every few moments
+// of reclaim, the next start must get a fragment in, and lose none.
+TEST(Reclaim, AStopInTheMiddleOfAVictimLeavesAFreeSegment) {
+  uint32_t moved = 0;
+  for (int moment = 0; moment < 60; ++moment) {
+    RigOptions options = one_slice(6);
+    options.flash.free_segments_min = 1;
+    Rig rig(options);
+    rig.start_and_recover();
+    rig.user().may_evict = false;
+    uint64_t seed = 1;
+    while (append_somehow(rig, seed, 1, 9000) != nullptr)
+      ++seed;
+    for (uint64_t gone = 1; gone < seed; gone += 2)
+      rig.user().evict(test_block(gone));  // every segment is half live
+    static_cast<void>(rig.append(5000, 1, 9000));
+    for (int step = 0; step < moment; ++step)
+      rig.step();
+    moved += rig.user().moves > 0 ? 1 : 0;
+    const auto known = rig.user().known.size();
+    rig.stop();
+    rig.start_and_recover();
+    rig.user().may_evict = false;
+    EXPECT_GE(rig.user().known.size(), known) << moment;
+    EXPECT_NE(append_somehow(rig, 6000, 1, 9000), nullptr) << moment;
+    check_all(rig);
+  }
+  EXPECT_GT(moved, 10u);
+}
+
+// A stop that comes in the turn in which reclaim was woken for nothing ends as soon as any other.
+TEST(Reclaim, AStopInTheTurnOfAWakeEnds) {
+  Rig rig(one_slice());
+  rig.start_and_recover();
+  rig.user().may_evict = false;
+  uint64_t seed = 1;
+  while (append_somehow(rig, seed, 1, 9000) != nullptr)
+    ++seed;
+  rig.stop();  // nothing is open, nothing has changed since
+  rig.start_and_recover();
+  rig.settle(kSecond);
+  ASSERT_TRUE(rig.flash().idle());
+  uint32_t granted = 0;
+  while (rig.flash().reserve(0, 0, 20))
+    ++granted;
+  for (; granted > 0; --granted)
+    rig.flash().unreserve(0, 0, 20);
+  rig.flash().drain();
+  EXPECT_TRUE(rig.run_until([&] { return rig.flash().idle(); }, 20000));
+}
+
 }  // namespace
 }  // namespace varve::flash
