@@ -16,6 +16,7 @@ struct RunResult {
   uint64_t audited_blocks = 0, target_faults = 0, rebuilt_extents = 0, repaired_blocks = 0;
   uint64_t followed_blocks = 0, denied_blocks = 0;  // followed to their commit; not committed
   uint64_t renewed_leases = 0, holds = 0, purges = 0;
+  uint64_t dropped_siblings = 0;
 };
 
 // Ends the process with a message on a broken invariant.

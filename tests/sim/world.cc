@@ -187,6 +187,7 @@ Status World::boot_shard(Life& life, uint32_t shard,
   if (options_.target_faults) options.flash.io_ns_max = kIoNanosMax;
   options.pull_window_bytes = 256 * kKiB;
   options.lease_ms_max = static_cast<uint32_t>(kLeaseMax / kMillisecond);
+  options.sibling_ms_max = options_.sibling_ms_max;
   options.pushes_max = 64;
   options.pulls_max = 32;
   VARVE_TRY(auto opened, Shard::open(env_, reactor, arena, targets, std::move(devices), options));

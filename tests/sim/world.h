@@ -22,7 +22,8 @@
 
 namespace varve::sim {
 
-inline constexpr Nanos kLeaseMax = 2 * kSecond;  // of the node
+inline constexpr Nanos kLeaseMax = 2 * kSecond;      // of the node
+inline constexpr uint32_t kSiblingsForGood = 60000;  // longer than a life
 
 struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   uint32_t shards = 1;
@@ -33,6 +34,7 @@ struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   uint64_t arena_bytes = 4 * kMiB;  // per shard
   uint64_t repair_bytes = 0;        // per shard, besides
   uint32_t blocks_max = 4096;
+  uint32_t sibling_ms_max = kSiblingsForGood;
   FaultPlan faults;
   bool tight = false;          // what is pushed does not fit
   bool target_faults = false;  // whole targets fail too, and are given up soon
