@@ -113,7 +113,8 @@ Declaration declare(const DeclarationInput& input) {
       {"file_system", file_system(input.folder)},
       {"queue_depth",
        "flash: at most 20 MiB in progress a pull (5 windows of 4 MiB), being read or "
-       "sent, by requests of 256 KiB; the ceiling has 32 such requests"},
+       "sent, at most 2 MiB of it at each target, by requests of 256 KiB; the ceiling has 32 such "
+       "requests"},
       {"verification",
        "on: CRC32C of every extent at the daemon's device read and at the client; "
        "the ceilings verify nothing"},
