@@ -280,7 +280,8 @@ bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
 
 // What has too few fragments when its slice was found whole gets no more: what reclaim left of
 // blocks that were evicted. Such remnants, up to one a fragment, must not keep a durable block out
-// of a full index. Looks at a part of it, the next part the next time. False: it found none.
+// of a full index. Looks on from where it was until it finds some, so that this costs a few walks
+// for each slice in all. False: there is none.
 bool Catalog::drop_remnants() {
   struct Step {
     Catalog& self;
@@ -295,9 +296,11 @@ bool Catalog::drop_remnants() {
   for (uint32_t s = 0; s < context_.options.slices; ++s)
     whole += context_.flash.slice_ready(s) ? 1 : 0;
   if (whole == remnant_slices_done_) return false;
-  if (remnant_cursor_ == 0) remnant_slices_ = whole;
-  remnant_cursor_ = context_.index.scan(remnant_cursor_, kLoseSlotsPerTurn, Step::visit, &step);
-  if (remnant_cursor_ == 0) remnant_slices_done_ = remnant_slices_;
+  do {
+    if (remnant_cursor_ == 0) remnant_slices_ = whole;
+    remnant_cursor_ = context_.index.scan(remnant_cursor_, kLoseSlotsPerTurn, Step::visit, &step);
+    if (remnant_cursor_ == 0) remnant_slices_done_ = remnant_slices_;
+  } while (losses_.empty() && remnant_slices_done_ != whole);
   const bool found = !losses_.empty();
   for (const auto& [block, located] : losses_) {
     context_.metrics.recovered_too_few.add();
