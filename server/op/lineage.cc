@@ -1,5 +1,6 @@
-// Numbers are never given twice in a boot: 65535 purged or met lineages are more than a node sees,
-// and beyond that a purge drops more than it must, which a cache may.
+// The numbers of what was purged are given again after the walk, so 65535 lineages that live are
+// the limit: more than a node sees, and beyond that a purge drops more than it must, which a cache
+// may.
 #include "server/op/lineage.h"
 
 namespace varve {
@@ -20,9 +21,16 @@ void Lineages::set(uint32_t block_slot, uint64_t lineage) {
   uint16_t number = kOther;
   if (known != current_.end()) {
     number = known->second;
-  } else if (dead_.size() < kNumbersMax) {
-    number = static_cast<uint16_t>(dead_.size());
-    dead_.push_back(false);
+  } else if (!free_.empty() || dead_.size() < kNumbersMax) {
+    if (free_.empty()) {
+      number = static_cast<uint16_t>(dead_.size());
+      dead_.push_back(false);
+    } else {
+      number = free_.back();
+      free_.pop_back();
+      VARVE_ASSERT(number != kOther && dead_[number], number);
+      dead_[number] = false;
+    }
     current_.emplace(lineage, number);
   }
   numbers_[block_slot] = number;
@@ -47,6 +55,15 @@ void Lineages::purge(uint64_t lineage, const flash::Generations& rows) {
   VARVE_ASSERT(!dead_[known->second], known->second);
   dead_[known->second] = true;
   current_.erase(known);
+}
+
+void Lineages::walked() {
+  free_.clear();
+  dead_[kOther] = false;
+  for (size_t number = dead_.size(); --number > 0;) {
+    if (dead_[number]) free_.push_back(static_cast<uint16_t>(number));
+  }
+  VARVE_ASSERT(free_.size() + current_.size() + 1 == dead_.size(), free_.size(), current_.size());
 }
 
 }  // namespace varve

@@ -3,7 +3,8 @@
 // The index knows no lineages. Here each (lineage, generation) that was met since the start has a
 // number, and each block slot the number of its block (2 bytes). A purge makes the numbers of what
 // it ends dead and gives the lineage a new one, so what is committed after it is told apart from
-// what was before, exactly, while a walk takes the dead ones out (ADR-0004).
+// what was before, exactly, while a walk takes the dead ones out (ADR-0004); then they may be given
+// again.
 #pragma once
 
 #include <unordered_map>
@@ -30,6 +31,8 @@ class Lineages {
   const flash::Generations& rows() const { return rows_; }
   // A purge of a lineage (0: of the domain): what is known of it by now is dead.
   void purge(uint64_t lineage, const flash::Generations& rows);
+  // Nothing of the index has a dead number any more: they may be given again.
+  void walked();
 
  private:
   // 0: no number was left for it, so it dies with the next purge whatever that is of.
@@ -38,6 +41,7 @@ class Lineages {
   flash::Generations rows_;
   std::vector<uint16_t> numbers_;                   // by block slot
   std::vector<bool> dead_;                          // by number
+  std::vector<uint16_t> free_;                      // of the dead ones, those no block has
   std::unordered_map<uint64_t, uint16_t> current_;  // lineage -> number
 };
 

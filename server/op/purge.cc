@@ -185,7 +185,9 @@ bool PurgeOp::walk_some() {
     drop(block, located);
   if (!found_.empty()) context_.sends->drop_unwanted();
   found_.clear();
-  return cursor_ == 0;
+  if (cursor_ != 0) return false;
+  context_.lineages->walked();
+  return true;
 }
 
 void PurgeOp::raise() {

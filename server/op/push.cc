@@ -235,7 +235,9 @@ void PushOp::appended(FragmentWrite& write, Status status) {
 void PushOp::written() {
   TierBlock& block = *grant_.tier_block;
   VARVE_ASSERT(block.dirty);
-  if (purged_) {  // what was written is ended by its KILL records, or its generation
+  // What was written is ended by its KILL records, or its generation. The walk of a purge may end
+  // the block alone: a lineage without a number dies with any other.
+  if (purged_ || block.purged) {
     context_.metrics.push_purged.add();
     if (part_ != nullptr) answer(Status::cancelled("purged"));
     return;

@@ -59,5 +59,33 @@ TEST(Lineage, WhatHasNoNumberDiesWithTheNextPurge) {
   EXPECT_TRUE(lineages.is_dead(65999));
 }
 
+// The walk of a purge leaves no block with a dead number, so the limit is of those that live.
+TEST(Lineage, NumbersOfWhatWasPurgedAreGivenAgain) {
+  Lineages lineages(8, 1, {});
+  for (uint32_t i = 0; i < 70000; ++i) {
+    lineages.set(0, kOne);
+    lineages.purge(kOne, lineages.rows());
+    ASSERT_TRUE(lineages.is_dead(0));
+    lineages.walked();
+  }
+  lineages.set(1, kTwo);
+  lineages.set(0, kOne);
+  lineages.purge(kOne, lineages.rows());
+  EXPECT_FALSE(lineages.is_dead(1));
+  EXPECT_TRUE(lineages.is_dead(0));
+  lineages.purge(0, lineages.rows());
+  EXPECT_TRUE(lineages.is_dead(1));
+}
+
+TEST(Lineage, WhatHasNoNumberAndComesAfterTheWalkLives) {
+  Lineages lineages(70000, 1, {});
+  for (uint32_t i = 0; i < 66000; ++i)
+    lineages.set(i, 1000 + i);
+  lineages.purge(kOne, lineages.rows());
+  lineages.walked();
+  lineages.set(66000, kTwo);
+  EXPECT_FALSE(lineages.is_dead(66000));
+}
+
 }  // namespace
 }  // namespace varve

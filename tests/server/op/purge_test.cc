@@ -313,6 +313,25 @@ TEST(Purge, PushesOfALineageEndCancelled) {
   rig.expect_at_rest();
 }
 
+// Of a lineage that has no number: every purge of another ends it, its write included.
+TEST(Purge, APushOfALineageWithoutANumberEndsWithTheNextOfAny) {
+  Rig rig;
+  for (uint32_t i = 0; i < 66000; ++i)
+    rig.context->lineages->set(0, 1000 + i);
+  rig.format.lineage = 111;
+  rig.flash.hold_appends = true;
+  auto written = rig.reserve({1});
+  rig.fill(written.loans[0], 1);
+  EXPECT_TRUE(rig.commit(written.loans[0]).ok());  // cached
+  EXPECT_EQ(purge_lineage(rig, 222)->part.blocks, 1u);
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  rig.flash.let_go();
+  rig.settle();
+  EXPECT_EQ(rig.context->metrics.push_purged.value(), 1u);
+  EXPECT_EQ(rig.flash.fragments(), 0u);
+  rig.expect_at_rest();
+}
+
 TEST(Purge, AFullTableIsRefusedByName) {
   Rig rig;
   for (uint32_t i = 0; i < flash::kDomainsMax; ++i)
