@@ -57,6 +57,12 @@ varve_tool(tools/kvbench NAME varve_bench DEPS ${kCommon} client server/flash se
                                                server/index server/policy server/op server/shard)
 varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client)
 varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
+if(TARGET varved AND TARGET varve_demo)
+  add_test(NAME e2e/drain
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/drain_test.py $<TARGET_FILE:varved>
+                   $<TARGET_FILE:varve_demo>)
+  set_tests_properties(e2e/drain PROPERTIES TIMEOUT 300)
+endif()
 
 # Clients and the varved of this build.
 if(TARGET varved AND TARGET varve_tools_ledger)

@@ -155,6 +155,11 @@ void describe(CLI::App& app, ServerConfig& config) {
              "read and verify all of the flash once in this time; 0: never [86400]");
   add_number(app, "--repair-mb-per-s", config.repair_mb_per_s,
              "fragments that blocks lack are rebuilt at this rate of MB written; 0: never [200]");
+  app.add_option("--drain-target", config.drain_targets,
+                 "empty this target while it works, to take it out; a path as of --target (repeat)")
+      ->type_name("PATH")
+      ->expected(1, 32)
+      ->take_all();
   add_number(app, "--sibling-ms-max", config.sibling_ms_max,
              "a run of which a rank is missing for longer is dropped [60000]");
   app.add_option("--log-level", config.log_level, "debug, info, warn or error [info]");

@@ -57,13 +57,50 @@ void check_bytes(std::vector<std::string>& problems, const char* option, uint64_
 
 // What rebuilding a fragment of the largest block that a push may bring takes: the fragment, at
 // most half of the block, because each of its extents has one as long in another, and the extents
-// of a stripe. Several smaller ones at once share it.
-uint64_t repair_bytes_of(Scheme scheme, uint64_t push_bytes) {
-  if (scheme.m == 0) return 0;
+// of a stripe. Several smaller ones at once share it. Moving one takes the fragment alone, which
+// without parity may be the whole block.
+uint64_t repair_bytes_of(Scheme scheme, uint64_t push_bytes, bool drains) {
+  if (scheme.m == 0) return drains ? push_bytes : 0;
   const uint64_t stripe_bytes = scheme.k * uint64_t{kExtentBytesMax};
   const uint64_t largest_bytes = kBlockBytesMax + kExtentsMax * uint64_t{kPageBytes} + kMiB;
   const uint64_t bytes = std::min(push_bytes / 2, largest_bytes) + stripe_bytes;
   return round_down(std::min(push_bytes, bytes), kPageBytes);
+}
+
+// A text that stands there twice; empty: none does.
+std::string twin_of(std::vector<std::string> texts) {
+  std::sort(texts.begin(), texts.end());
+  const auto twin = std::adjacent_find(texts.begin(), texts.end());
+  return twin == texts.end() ? std::string() : *twin;
+}
+
+// Of targets that are to be taken out: they must be there, and the others must be enough.
+void check_drains(std::vector<std::string>& problems, const ServerConfig& config) {
+  if (config.drain_targets.empty() || config.targets > kTargetsMaxSetting) return;
+  std::string known;
+  uint32_t left = 0;
+  std::vector<std::string> unknown = config.drain_targets;
+  for (uint32_t t = 0; t < config.targets; ++t) {
+    const std::string path = config.target_path(t);
+    known += (t == 0 ? "" : ", ") + path;
+    left += config.drains(t) ? 0 : 1;
+    std::erase(unknown, path);
+  }
+  for (const std::string& path : unknown)
+    problems.push_back("--drain-target " + path + " is no target of this node; it has " + known);
+  if (const std::string twin = twin_of(config.drain_targets); !twin.empty())
+    problems.push_back("--drain-target " + twin + " is given twice");
+  const uint32_t width = config.scheme.width();
+  if (unknown.empty() && left < width) {
+    problems.push_back("--drain-target leaves " + std::to_string(left) + " targets, but scheme " +
+                       config.scheme.text() + " puts a block on " + std::to_string(width) +
+                       ", so nothing could be moved; give " + std::to_string(width - left) +
+                       " targets more");
+  }
+  if (config.repair_mb_per_s == 0) {
+    problems.push_back(
+        "--drain-target is the work of repair, and --repair-mb-per-s is 0; give it a rate");
+  }
 }
 
 }  // namespace
@@ -102,10 +139,9 @@ std::vector<std::string> ServerConfig::problems() const {
                   std::to_string(scheme.k) + " targets, but there are " + std::to_string(targets) +
                   "; give " + std::to_string(scheme.width()) + " or more, or another --scheme");
   }
-  std::vector<std::string> sorted = target_paths;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twin = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twin != sorted.end()) out.push_back("--target " + *twin + " is given twice");
+  if (const std::string twin = twin_of(target_paths); !twin.empty())
+    out.push_back("--target " + twin + " is given twice");
+  if (target_paths.empty() || target_paths.size() == targets) check_drains(out, *this);
   check_bytes(out, "--target-bytes", target_bytes, kTargetFloor, kTargetMax);
   if (target_bytes % kPageBytes != 0) {
     out.push_back("--target-bytes is " + bytes_text(target_bytes) +
@@ -143,6 +179,11 @@ std::string ServerConfig::target_path(uint32_t index) const {
   VARVE_ASSERT(index < targets, index, targets);
   if (!target_paths.empty()) return target_paths[index];
   return data_dir + "/target-" + std::to_string(index) + ".dat";
+}
+
+bool ServerConfig::drains(uint32_t index) const {
+  return std::find(drain_targets.begin(), drain_targets.end(), target_path(index)) !=
+         drain_targets.end();
 }
 
 std::string ServerConfig::metrics_path() const {
@@ -200,7 +241,8 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
   // joins with its op.
   sizes.push_bytes = round_down(sizes.arena_bytes / 4, kPageBytes);
   sizes.pull_bytes = sizes.push_bytes;
-  sizes.repair_bytes = repair_bytes_of(config.scheme, sizes.push_bytes);
+  sizes.repair_bytes =
+      repair_bytes_of(config.scheme, sizes.push_bytes, !config.drain_targets.empty());
   sizes.resident_bytes =
       sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes - sizes.repair_bytes;
   sizes.dram_blocks_max = static_cast<uint32_t>(
@@ -246,6 +288,8 @@ std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) con
   line("--drain-ms", std::to_string(drain_ms));
   line("--scrub-interval-s", std::to_string(scrub_interval_s));
   line("--repair-mb-per-s", std::to_string(repair_mb_per_s));
+  for (const std::string& path : drain_targets)
+    line("--drain-target", path);
   line("--sibling-ms-max", std::to_string(sibling_ms_max));
   line("--log-level", log_level);
   line("--fault-volatile-cache", faults.volatile_cache ? "on" : "off");

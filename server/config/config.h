@@ -76,6 +76,9 @@ struct ServerConfig {
   // average; 0 = never. MB are millions. A fifth of what one drive of today takes: a lost TB is
   // back in an hour and a half, and readers, who go first, hardly notice.
   uint32_t repair_mb_per_s = 200;
+  // Targets, by their paths, that are to be taken out though they work: they get no new fragment,
+  // and repair copies what they hold to the others. None by default.
+  std::vector<std::string> drain_targets;
   // The ranks of a run come together or not at all: one that lacks a rank for longer is dropped,
   // within twice this time.
   uint32_t sibling_ms_max = 60000;
@@ -92,6 +95,8 @@ struct ServerConfig {
   // 0 = it would be created: its size counts then, whatever --target-bytes says.
   std::string print(const std::vector<uint64_t>& existing_bytes = {}) const;
   std::string target_path(uint32_t index) const;
+  // Whether --drain-target names it.
+  bool drains(uint32_t index) const;
   std::string metrics_path() const;
 };
 
@@ -119,7 +124,9 @@ struct ShardSizes {
   uint64_t arena_bytes = 0;  // of DRAM, whole pages
   uint64_t push_bytes = 0;   // limits of the tier's budgets; their sum is at most the arena
   uint64_t pull_bytes = 0;
-  uint64_t repair_bytes = 0;  // where blocks have parity: any that a push may bring can be rebuilt
+  // Where blocks have parity or a target is drained: any that a push may bring can be rebuilt, or
+  // moved.
+  uint64_t repair_bytes = 0;
   uint64_t resident_bytes = 0;
   uint32_t dram_blocks_max = 0;
   uint32_t index_blocks_max = 0;

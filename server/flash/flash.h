@@ -79,6 +79,7 @@ struct TargetOptions {
   Geometry geometry;
   uint32_t boot_generation = 0;  // of this start, from common_start(); 0 = one more than it had
   Generations generations = {};  // from common_start(): what it missed while it was away
+  bool anew = false;  // one of this node is formatted like a blank one: what it held is given up
 };
 
 // What a target says before anything is written to it. All targets of a node are looked at first,
@@ -87,6 +88,7 @@ struct TargetOptions {
 struct TargetLook {
   uint32_t index = 0;
   bool blank = false;  // it will be formatted
+  std::byte target_uuid[16] = {};
   uint32_t boot_generation = 0;
   uint32_t slices = 0;
   uint64_t capacity_bytes = 0;

@@ -160,7 +160,7 @@ Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
                            const std::byte (&node_uuid)[16], Entropy& entropy) {
   PageMemory memory(kHeadPages);
   VARVE_TRY(const Opened opened, open_head(head, memory, options, node_uuid));
-  if (opened.blank) return format(head, memory, options, node_uuid, entropy);
+  if (opened.blank || options.anew) return format(head, memory, options, node_uuid, entropy);
   TargetInfo info;
   info.path = options.file.path;
   info.super = opened.super;
@@ -185,7 +185,8 @@ Result<TargetLook> look_at(PageStore& head, const TargetOptions& options,
   VARVE_TRY(const Opened opened, open_head(head, memory, options, node_uuid));
   TargetLook seen;
   seen.index = options.index;
-  seen.blank = opened.blank;
+  seen.blank = opened.blank || options.anew;
+  std::memcpy(seen.target_uuid, opened.super.target_uuid, sizeof(seen.target_uuid));
   seen.boot_generation = opened.super.boot_generation;
   seen.slices = opened.super.slices;
   seen.capacity_bytes = head.capacity_bytes();

@@ -17,7 +17,7 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-constexpr uint32_t kRecordsVersion = 4;  // 4 has lines of generations, 3 had none
+constexpr uint32_t kRecordsVersion = 5;  // 5 has lines of drained targets, 4 of generations
 constexpr uint32_t kRecordsMax = 32;
 constexpr uint32_t kSlicesRecordedMax = 64;
 
@@ -138,6 +138,22 @@ std::string purged_text(const PurgedRecord& record) {
   return line;
 }
 
+constexpr const char* kDrainedWord = "drained ";
+
+// "drained INDEX", of a target that stands before it.
+bool parse_drained(const std::string& line, std::vector<TargetRecord>& records) {
+  unsigned index = 0;
+  int used = 0;
+  if (std::sscanf(line.c_str(), "drained %2u%n", &index, &used) != 1) return false;
+  if (static_cast<size_t>(used) != line.size()) return false;
+  const auto record = std::find_if(records.begin(), records.end(), [index](const TargetRecord& r) {
+    return r.index == index && !r.drained;
+  });
+  if (record == records.end()) return false;
+  record->drained = true;
+  return true;
+}
+
 }  // namespace
 
 Failure lock_folder(const std::string& folder) {
@@ -207,6 +223,9 @@ std::string records_text(const TargetList& list) {
     text += std::to_string(record.index) + " " + to_hex(record.uuid) + " " +
             std::to_string(record.capacity_bytes) + " " + record.path + "\n";
   }
+  for (const TargetRecord& record : list.records) {
+    if (record.drained) text += kDrainedWord + std::to_string(record.index) + "\n";
+  }
   for (const PurgedRecord& record : list.purged)
     text += purged_text(record);
   return text;
@@ -226,6 +245,13 @@ Result<TargetList> parse_records(std::string_view text) {
       if (list.purged.size() == kPurgedMax) return Status::corrupt("too many generations");
       if (!parse_purged(std::string(text.substr(0, end)), &list.purged.emplace_back())) {
         return Status::corrupt("a line is no generation");
+      }
+      text.remove_prefix(end + 1);
+      continue;
+    }
+    if (text.starts_with(kDrainedWord)) {
+      if (!parse_drained(std::string(text.substr(0, end)), records)) {
+        return Status::corrupt("a line is no drained target");
       }
       text.remove_prefix(end + 1);
       continue;

@@ -66,6 +66,9 @@ struct TargetRecord {
   std::byte uuid[16] = {};
   uint64_t capacity_bytes = 0;
   std::string path;  // where it was: told, and by it a mistyped path is known from a loss
+  // It was emptied to be taken out, and is no part of the node any more: nobody misses it, and what
+  // it still holds counts no more.
+  bool drained = false;
 };
 // A generation that a purge has reached (FORMAT 5.1), as the superblocks had it at the last start.
 struct PurgedRecord {

@@ -64,7 +64,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-void place_store(const flash::Place& place, Fragment* fragment) {
+void place_write(const flash::Place& place, Fragment* fragment) {
   VARVE_ASSERT(place.page <= UINT16_MAX, place.page);
   VARVE_ASSERT(place.pages <= UINT16_MAX, place.pages);
   VARVE_ASSERT(place.lead_pages <= place.pages, place.lead_pages, place.pages);
@@ -146,6 +146,17 @@ struct Index::State {
   }
   uint16_t live_of(uint32_t block) const;
   bool is_thin(uint32_t block) const;
+  void place_store(const flash::Place& place, Fragment* fragment) {
+    place_clear(fragment);
+    place_write(place, fragment);
+    ++on_target[fragment->target];
+  }
+  void place_clear(Fragment* fragment) {
+    if (!has_place(*fragment)) return;
+    VARVE_ASSERT(on_target[fragment->target] > 0, fragment->target);
+    --on_target[fragment->target];
+    fragment->target = kNowhere;
+  }
   void thin_changed(bool was, uint32_t block) { thin_count += is_thin(block) - was; }
 
   IndexOptions options;
@@ -157,6 +168,7 @@ struct Index::State {
   uint32_t bases_used = 0, blocks_used = 0;
   uint32_t base_free_head = kNone, block_free_head = kNone;
   uint32_t base_count = 0, block_count = 0, thin_count = 0;
+  uint32_t on_target[kTargetsMax] = {};  // fragments
 };
 
 const BaseEntry& Index::State::base(uint32_t slot) const {
@@ -291,6 +303,8 @@ void Index::State::see(uint32_t slot, uint32_t block) {
 void Index::State::unlink(uint32_t slot, uint32_t block) {
   BaseEntry& entry = bases[slot];
   thin_count -= is_thin(block);
+  for (uint32_t p = 0; p < width; ++p)
+    place_clear(&at(block, p));
   Fragment& gone = at(block, 0);
   uint32_t* link = &entry.first;
   while (*link != block)
@@ -428,7 +442,7 @@ void Index::place_add(const Located& located, uint32_t position, const flash::Pl
   Fragment& fragment = s.at(located.block_slot, position);
   VARVE_ASSERT(!has_place(fragment), located.block_slot, position);
   const bool was_thin = s.is_thin(located.block_slot);
-  place_store(to, &fragment);
+  s.place_store(to, &fragment);
   s.thin_changed(was_thin, located.block_slot);
 }
 
@@ -438,7 +452,7 @@ bool Index::place_move(const BlockId& block, const flash::Place& from, const fla
   if (!found) return false;
   const std::optional<uint32_t> position = position_of(*found, from);
   if (!position) return false;
-  place_store(to, &state_->at(found->block_slot, *position));
+  state_->place_store(to, &state_->at(found->block_slot, *position));
   return true;
 }
 
@@ -459,7 +473,7 @@ void Index::lose(const Located& located, uint32_t position) {
   Fragment& fragment = s.at(located.block_slot, position);
   VARVE_ASSERT(has_place(fragment), located.block_slot, position);
   const bool was_thin = s.is_thin(located.block_slot);
-  fragment.target = kNowhere;
+  s.place_clear(&fragment);
   s.thin_changed(was_thin, located.block_slot);
 }
 
@@ -519,6 +533,11 @@ uint32_t Index::base_slots_max() const {
 }
 uint32_t Index::thin_count() const {
   return state_->thin_count;
+}
+
+uint32_t Index::fragments_on(uint32_t target) const {
+  VARVE_ASSERT(target < kTargetsMax, target);
+  return state_->on_target[target];
 }
 
 uint64_t Index::memory_bytes() const {

@@ -127,6 +127,8 @@ class Index {
   uint32_t base_slots_max() const;
   // Blocks on flash of which a fragment has no place: what repair has to do.
   uint32_t thin_count() const;
+  // Fragments that have a place on a target, of blocks in whatever state.
+  uint32_t fragments_on(uint32_t target) const;
   uint64_t memory_bytes() const;  // all in, see IndexBytes
   // Visits all blocks in slot order from `cursor` (0 = start), looking at `limit` base slots at
   // most; returns the next cursor, 0 at the end. A block that stays through all the calls is

@@ -56,6 +56,7 @@ DegradedSeen degraded_seen(const MetricSnapshot& sum, const NodeFacts& facts) {
   VARVE_ASSERT(!facts.target_lost.empty());
   DegradedSeen out;
   for (uint32_t t = 0; t < facts.target_lost.size(); ++t) {
+    if ((facts.drained >> t & 1) != 0) continue;
     const std::string label = "target=\"" + std::to_string(t) + "\"";
     const int64_t ok = sum.number("varve_target_ok_shards", label);
     if (facts.target_lost[t] || ok < facts.shards_counted) ++out.targets_failed;

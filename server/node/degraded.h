@@ -35,6 +35,7 @@ struct DegradedSeen {
 // What main knows beside the numbers.
 struct NodeFacts {
   std::vector<bool> target_lost;  // before the start, one per target
+  uint32_t drained = 0;           // bit t: target t was emptied, nobody misses it
   uint32_t shards_counted = 0;    // whose numbers are in the sum, be they of an earlier second
   uint32_t shards_on_fallback = 0, shards_stalled = 0;
 };

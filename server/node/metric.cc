@@ -66,8 +66,11 @@ int32_t write_metrics(Node& node) {
     ++facts.shards_counted;
     sum.merge(thread->snapshot);
   }
-  for (const NodeTarget& target : node.targets)
+  see_drains(node, sum, facts.shards_counted);
+  for (const NodeTarget& target : node.targets) {
+    facts.drained |= target.drained ? 1u << facts.target_lost.size() : 0;
     facts.target_lost.push_back(!target.lost.ok());
+  }
   add(sum, {"varve_shards_stalled", "", "Shards that did not answer within a second."},
       Kind::kGauge, facts.shards_stalled);
   node.degraded.see(degraded_seen(sum, facts), node.clock.now_ns());

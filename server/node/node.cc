@@ -49,6 +49,14 @@ ShardOptions shard_options(const Node& node, uint32_t shard) {
   options.tier.limit_bytes[static_cast<uint8_t>(Budget::kResident)] = sizes.resident_bytes;
   options.sibling_ms_max = config.sibling_ms_max;
   options.repair_bytes_per_s = uint64_t{config.repair_mb_per_s} * 1000000 / config.shards;
+  for (uint32_t t = 0; t < node.targets.size(); ++t) {
+    const NodeTarget& target = node.targets[t];
+    if (target.drained) {
+      options.drained_targets |= 1u << t;
+    } else if (target.draining) {
+      options.draining_targets |= 1u << t;
+    }
+  }
   options.flash.shard = shard;
   options.flash.shards = config.shards;
   options.flash.scrub_interval_ns = Nanos{config.scrub_interval_s} * kSecond;

@@ -71,6 +71,7 @@ struct Node {
   MetricSet session_metrics;
   Degraded degraded;
   LogLimit metrics_log{60 * kSecond};
+  LogLimit drained_log{60 * kSecond};
   bool go = false;  // set by main before the gate `run`
 };
 
@@ -87,6 +88,10 @@ void say_start(const Node& node);
 [[nodiscard]] int32_t write_metrics(Node& node);
 // The same, later: a file that cannot be written is said once a minute and never stops the daemon.
 void rewrite_metrics(Node& node);
+
+// What the numbers of a second say of targets that are being drained: one of which nothing is left
+// is marked in the list of targets, durably, and then said to be removable, once.
+void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
 
 // The target of --fault-stuck-target keeps what it is asked (kOn), or answers it all (kOff).
 enum class Sticking : uint8_t { kOff, kOn };

@@ -17,6 +17,7 @@ struct Start {
   Entropy& entropy;
   TargetList before;   // as the last start left it
   bool known = false;  // the node finished a start before
+  uint32_t anew = 0;   // bit t: target t was drained and is to be used again
 
   const TargetRecord* record(uint32_t index) const {
     for (const TargetRecord& record : before.records) {
@@ -35,11 +36,14 @@ bool may_create(const Start& start, uint32_t index) {
 void say_prepared(const Start& start, uint32_t index, const flash::TargetInfo& info) {
   const flash::Superblock& super = info.super;
   const uint64_t mib = super.capacity_bytes / kMiB;
-  const bool replaced = info.formatted_now && start.record(index) != nullptr;
+  const bool replaced =
+      info.formatted_now && start.record(index) != nullptr && !start.record(index)->drained;
   logf(replaced ? LogLevel::kWarn : LogLevel::kInfo, "main",
        "target %u %s: %s%s, uuid %s, %" PRIu64 " MiB, boot generation %u", index, info.path.c_str(),
        info.formatted_now ? "formatted" : "adopted",
-       replaced ? " in the place of one that this node had (its blocks are lost)" : "",
+       (start.anew >> index & 1) != 0 ? " anew, because it was drained"
+       : replaced ? " in the place of one that this node had (its blocks are lost)"
+                  : "",
        to_hex(super.target_uuid).c_str(), mib, super.boot_generation);
   const TargetRecord* record = start.record(index);
   if (!info.formatted_now && record != nullptr &&
@@ -67,6 +71,7 @@ flash::TargetOptions target_options(const Start& start, uint32_t index) {
                   config.free_floor_bytes};
   options.index = index;
   options.geometry.scheme = config.scheme;
+  options.anew = (start.anew >> index & 1) != 0;
   return options;
 }
 
@@ -108,15 +113,38 @@ Failure take_refusal(const Start& start, uint32_t index, Status why, NodeTarget*
   return {};
 }
 
+// Whether this is the one that was drained, and not another in its place.
+bool was_drained(const Start& start, const flash::TargetLook& seen) {
+  const TargetRecord* record = start.record(seen.index);
+  return record != nullptr && record->drained && !seen.blank &&
+         std::memcmp(record->uuid, seen.target_uuid, sizeof(record->uuid)) == 0;
+}
+
+// Whether nobody misses what is not there: it was drained, and nothing is to be made in its place.
+bool is_left_out(const Start& start, uint32_t index, Status why) {
+  const TargetRecord* record = start.record(index);
+  return record != nullptr && record->drained && is_lost(why) && !is_misnamed(start, index) &&
+         !may_create(start, index);
+}
+
 // Nothing is written yet, so that those that are there count this start together.
-Failure look_at_all(const Start& start, std::vector<NodeTarget>* targets,
+Failure look_at_all(Start& start, std::vector<NodeTarget>* targets,
                     std::vector<flash::TargetLook>* looks) {
   for (uint32_t t = 0; t < start.config.targets; ++t) {
     const flash::TargetOptions options = target_options(start, t);
     NodeTarget target;
     target.info.path = options.file.path;
-    const auto look = flash::look_target(options, start.identity.node_uuid);
-    if (look) {
+    target.draining = start.config.drains(t);
+    auto look = flash::look_target(options, start.identity.node_uuid);
+    if (look && was_drained(start, *look)) {
+      target.drained = target.draining;
+      if (!target.drained) start.anew |= 1u << t;  // purges since then are not known to it
+      look->blank = true;
+    }
+    target.drained = target.drained || (!look && is_left_out(start, t, look.error()));
+    if (target.drained) {
+      target.lost = Status::unavailable("it was drained");
+    } else if (look) {
       looks->push_back(*look);
     } else if (Failure failure = take_refusal(start, t, look.error(), &target); !failure.ok()) {
       return failure;
@@ -331,10 +359,43 @@ void say_thin(const Scheme scheme, const std::vector<NodeTarget>& targets) {
        sound, scheme_text.c_str(), scheme.width(), sound - scheme.k, scheme.m, scheme.width());
 }
 
+// Which targets are being emptied or were, and whether there are others to take it.
+void say_drains(const Scheme scheme, const std::vector<NodeTarget>& targets) {
+  uint32_t draining = 0, left = 0;
+  for (uint32_t t = 0; t < targets.size(); ++t) {
+    const NodeTarget& target = targets[t];
+    const bool drains = target.draining && target.lost.ok();
+    draining += drains ? 1 : 0;
+    left += target.lost.ok() && !drains ? 1 : 0;
+    if (!target.draining && !target.drained) continue;
+    const char* what =
+        "cannot be drained, because it is lost; parity covers what it held, or it "
+        "is gone";
+    if (target.drained) {
+      what = "was drained: nothing is on it and nobody misses it; its place is free for another";
+    } else if (drains) {
+      what =
+          "IS BEING DRAINED: it takes nothing new, and what it holds is copied to the others; "
+          "wait for the line that says that it may be removed";
+    }
+    logf(target.drained ? LogLevel::kInfo : LogLevel::kWarn, "main", "target %u %s %s", t,
+         target.info.path.c_str(), what);
+  }
+  if (draining == 0 || left >= scheme.width()) return;
+  logf(LogLevel::kError, "main",
+       "NO TARGET CAN BE EMPTIED NOW: besides those being drained %u work, scheme %s wants %u; "
+       "blocks stay where they are and are read from there, nothing is lost, but new ones are "
+       "stored on the %u others only; bring targets back, give more, or leave --drain-target out",
+       left, scheme.text().c_str(), scheme.width(), left);
+}
+
 void say_unused(const Start& start) {
   const ServerConfig& config = start.config;
   const uint32_t used = config.target_paths.empty() ? config.targets : 0;
-  const std::vector<std::string> unused = unused_targets(config.data_dir, used);
+  std::vector<std::string> unused = unused_targets(config.data_dir, used);
+  for (const TargetRecord& record : start.before.records) {
+    if (record.drained) std::erase(unused, "target-" + std::to_string(record.index) + ".dat");
+  }
   if (unused.empty()) return;
   logf(LogLevel::kWarn, "main",
        "%zu target files in %s are not used by these settings (%s ...): their blocks are misses; "
@@ -376,6 +437,7 @@ Failure prepare_targets(const ServerConfig& config, const Identity& identity, En
   if (failure.ok()) failure = keep_records(start, common, *targets);
   if (!failure.ok()) return failure;
   say_thin(config.scheme, *targets);
+  say_drains(config.scheme, *targets);
   say_unused(start);
   return failure;
 }

@@ -13,6 +13,8 @@ namespace varve {
 struct NodeTarget {
   flash::TargetInfo info;  // of a lost one: its place and geometry, so that others keep theirs
   Status lost;             // not ok: it starts as failed (N1)
+  bool draining = false;   // it works and is to be taken out: it takes nothing new, and is emptied
+  bool drained = false;    // it was emptied: it may be taken out or is not there, nobody misses it
 };
 
 // What the Status of a target says about the drive: gone or broken (true), or not ours (false).

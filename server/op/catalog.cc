@@ -129,13 +129,26 @@ bool Catalog::repaired(const BlockId& block, const Attempt& attempt, uint32_t po
   // A block that went and came again is of another attempt; in memory it is being written whole.
   const TierBlock* in_dram = located ? context_.tier.peek(located->block_slot) : nullptr;
   const bool other = in_dram != nullptr && in_dram->header_present && in_dram->attempt != attempt;
-  if (!located || located->state != BlockState::kFlash || located->has(position) || other ||
-      is_failed(place.target)) {
+  const bool moves = located && leaves(*located, position) && !is_draining(context_, place.target);
+  if (!located || located->state != BlockState::kFlash || other || is_failed(place.target) ||
+      (located->has(position) && !moves)) {
     context_.flash.release(place);
     return false;
   }
-  context_.index.place_add(*located, position, place);
+  if (!moves) {
+    context_.index.place_add(*located, position, place);
+    return true;
+  }
+  const flash::Place from = context_.index.place_of(*located, position);
+  const bool moved = context_.index.place_move(block, from, place);
+  VARVE_ASSERT(moved, position);
+  context_.flash.release(from);
   return true;
+}
+
+bool Catalog::leaves(const Located& located, uint32_t position) const {
+  return located.has(position) &&
+         is_draining(context_, context_.index.place_of(located, position).target);
 }
 
 // A fragment less: is the block gone, or thin?
@@ -269,6 +282,16 @@ bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
     context_.siblings->came(located->base_slot, fragment.rank_count);
     return true;
   }
+  // Repair had copied it to another target, which is where it is to be.
+  if (located->state != BlockState::kMemory && leaves(*located, fragment.position) &&
+      !is_draining(context_, fragment.place.target) &&
+      fragment.attempt == attempts_[located->block_slot]) {
+    metrics.recovered_older.add();
+    context_.flash.release(context_.index.place_of(*located, fragment.position));
+    context_.index.lose(*located, fragment.position);
+    located->live = static_cast<uint16_t>(located->live & ~(1u << fragment.position));
+    return true;
+  }
   // A copy by reclaim or repair of the same fragment counts as older: the first is kept.
   if (located->state == BlockState::kMemory || located->has(fragment.position) ||
       fragment.attempt != attempts_[located->block_slot]) {
@@ -320,7 +343,8 @@ void Catalog::recovery_done() {
     lose_cursor_ = 0;
     context_.reactor.make_ready(*this);
   }
-  if (context_.index.thin_count() > 0) context_.repair->wake();
+  const bool drains = context_.options.draining_targets != 0;
+  if (context_.index.thin_count() > 0 || drains) context_.repair->wake();
 }
 
 void Catalog::lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) {

@@ -41,8 +41,8 @@ class Catalog final : public Task {
   // Makes the blocks of one push the most recent, from the last to the first: leaves are then older
   // than the prefix they need.
   void touch_backwards(std::span<const uint32_t> base_slots, std::span<const BaseId> ids);
-  // Repair has written the fragment of a position that had none. False: the block went or has one;
-  // the place is given back.
+  // Repair has written the fragment of a position that had none, or whose target is being drained:
+  // what lies there is given back. False: the block went or has it; the new place is given back.
   bool repaired(const BlockId& block, const Attempt& attempt, uint32_t position,
                 const flash::Place& place);
 
@@ -57,6 +57,8 @@ class Catalog final : public Task {
   uint16_t readable(const Located& located) const;
   // Of these, those on targets that are not suspect, while they are enough to read the block.
   uint16_t usable(const Located& located) const;
+  // Whether its fragment of this position is on a target that is being drained.
+  bool leaves(const Located& located, uint32_t position) const;
   // On flash, and fewer than k fragments may be read.
   bool is_gone(const Located& located) const;
   // Takes a block out that is gone or shall go, whatever is left of it.

@@ -68,7 +68,10 @@ void EvictOp::sweep_wish(uint32_t number) {
   VARVE_ASSERT(room.limit > 0 && room.limit <= 2 * kCandidatesMax, room.limit);
   const uint32_t slices = context_.options.slices;
   const uint32_t all = context_.flash.target_count();
-  const uint32_t targets = context_.options.scheme.width() > 1 ? all : 1;
+  // Where blocks have one fragment it is in the room of its target, unless it was moved.
+  const bool elsewhere =
+      context_.options.scheme.width() > 1 || context_.options.draining_targets != 0;
+  const uint32_t targets = elsewhere ? all : 1;
   VARVE_ASSERT(room.away < targets, room.away);
   const uint32_t target = number / slices;
   const uint32_t other = (target + room.away) % all * slices + number % slices;

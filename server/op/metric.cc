@@ -187,7 +187,7 @@ void register_repair(const OpMetrics& m, MetricSet& set) {
   for (uint32_t i = 0; i < kRepairOutcomes; ++i) {
     const std::string outcome =
         label("outcome", repair_outcome_name(static_cast<RepairOutcome>(i)));
-    set.add({"varve_repair_blocks_total", outcome, "Visits to thin blocks, by how they ended."},
+    set.add({"varve_repair_blocks_total", outcome, "Visits to blocks, by how they ended."},
             &m.repair_blocks[i]);
   }
   for (uint32_t i = 0; i < kRepairOutcomes; ++i) {
@@ -198,11 +198,11 @@ void register_repair(const OpMetrics& m, MetricSet& set) {
   }
   set.add({"varve_repair_read_bytes_total", "", "Bytes asked for to rebuild others."},
           &m.repair_read_bytes);
-  set.add({"varve_repair_thin_blocks", "", "Blocks on flash that lack a fragment now."},
-          &m.repair_thin_blocks);
-  set.add({"varve_repair_eta_seconds", "",
-           "Until none does at the recent rate; 0: none does, or nothing is being rebuilt."},
-          &m.repair_eta_s, GaugeMerge::kMax);
+  set.add(
+      {"varve_repair_eta_seconds", "",
+       "Until nothing is missing or to be moved, at the recent rate; 0: nothing is, or no block "
+       "is being rebuilt."},
+      &m.repair_eta_s, GaugeMerge::kMax);
   set.add({"varve_repair_live", "", "Blocks being rebuilt now."}, &m.repairs_live);
 }
 

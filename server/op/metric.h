@@ -61,7 +61,7 @@ struct OpMetrics {
   // repair
   Counter repair_blocks[kRepairOutcomes], repair_bytes[kRepairOutcomes];  // by RepairOutcome
   Counter repair_read_bytes;
-  Gauge repair_thin_blocks, repair_eta_s, repairs_live;
+  Gauge repair_eta_s, repairs_live;
 
   void register_in(MetricSet& metrics) const;
 };

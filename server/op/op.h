@@ -54,6 +54,10 @@ struct OpOptions {
   int32_t buffer_index = -1;                        // registered buffer that covers the arena
   uint32_t repairs_max = 4;                         // blocks rebuilt at once
   uint64_t repair_bytes_per_s = 200 * 1000 * 1000;  // written, on average; 0 = no repair
+  // Bit t: target t works and is to be taken out: it gets no new fragment, those it has are moved.
+  uint32_t draining_targets = 0;
+  uint32_t drained_targets =
+      0;  // bit t: it was taken out, nobody misses it: no purge is owed to it
   Nanos cancel_poll_ns = 1 * kMillisecond;  // how often waiting pulls look at their cancel flag
   Nanos write_ns_max = 30 * kSecond;        // commit to flash: older ones are named by the watchdog
   Nanos hedge_ns = 10 * kMillisecond;       // a read at the device for longer: its reader is told
@@ -99,6 +103,12 @@ struct OpContext {
   uint64_t attempts = 0;         // granted since the start: the counter of the last attempt
   std::vector<BaseId> gathered;  // match: the ids of one part side by side
 };
+
+// Whether what this target holds is to be moved to others.
+inline bool is_draining(const OpContext& context, uint32_t target) {
+  static_assert(kTargetsMax <= 32);
+  return (context.options.draining_targets >> target & 1) != 0;
+}
 
 // Whether another target works that must be left its half.
 bool has_peer(const OpContext& context, uint32_t target);

@@ -1,4 +1,5 @@
-// Places of groups are kept until a target fails: asking for one costs some thousand steps.
+// Places of groups are kept until a target fails; one that is drained is so for a whole life:
+// asking for one costs some thousand steps.
 #include "server/op/placer.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ Placer::Placer(OpContext& context) : context_(context) {
 uint32_t Placer::usable() const {
   uint32_t usable = 0;
   for (uint32_t t = 0; t < context_.flash.target_count(); ++t) {
-    if (context_.flash.target_ok(t)) usable |= 1u << t;
+    if (context_.flash.target_ok(t) && !is_draining(context_, t)) usable |= 1u << t;
   }
   return usable;
 }

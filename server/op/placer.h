@@ -1,9 +1,9 @@
 // Placer: on which targets the fragments of a new block go.
 //
-// By docs/FORMAT.md 10, from the targets that work now: the positions of a stripe by the place of
-// its group, a single fragment by the target order of its id. What has no room or share for a
-// position is passed over for the next in the target order that no other position has: space counts
-// more than the map, and where a fragment lies its header says.
+// By docs/FORMAT.md 10, from the targets that work now and are not being drained: the positions of
+// a stripe by the place of its group, a single fragment by the target order of its id. What has no
+// room or share for a position is passed over for the next in the target order that no other
+// position has: space counts more than the map, and where a fragment lies its header says.
 #pragma once
 
 #include <vector>
@@ -30,7 +30,7 @@ class Placer {
   // Gives every position a target, or as many as targets allow, data positions first. `only`: the
   // positions that are wanted; `used`: targets that others of the block have.
   Spots place(const BaseId& id, uint32_t only, uint32_t used, Take take, void* take_context);
-  // Targets that work.
+  // Targets that take fragments.
   uint32_t usable() const;
 
  private:

@@ -62,7 +62,8 @@ void PurgeOp::run() {
       [[fallthrough]];
     case Stage::kKill:
       if (!kill_some()) return;  // woken by each that ends
-      if (away_ == (1ull << context_.flash.target_count()) - 1) {
+      if ((away_ | context_.options.drained_targets) ==
+          (1ull << context_.flash.target_count()) - 1) {
         return finish(Status::unavailable("no target works: a restart may bring it back"));
       }
       return finish(Status());
@@ -90,7 +91,8 @@ uint32_t PurgeOp::away() const {
   for (uint32_t t = 0; t < context_.flash.target_count(); ++t) {
     if (!context_.flash.target_ok(t)) away |= 1u << t;
   }
-  return away;
+  // A target that was taken out comes back blank, if ever: a record for it would be kept for good.
+  return away & ~context_.options.drained_targets;
 }
 
 void PurgeOp::drop(const BlockId& block, const Located& located) {
@@ -131,7 +133,7 @@ bool PurgeOp::kill_some() {
       ++kill_next_;
       continue;
     }
-    if ((away_ >> kill_target_ & 1) != 0) {
+    if (((away_ | context_.options.drained_targets) >> kill_target_ & 1) != 0) {
       ++kill_target_;
       continue;
     }

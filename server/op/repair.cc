@@ -13,7 +13,8 @@ namespace varve {
 namespace {
 
 uint32_t ops_of(const OpOptions& options) {
-  const bool on = options.scheme.m > 0 && options.repair_bytes_per_s > 0;
+  const bool wanted = options.scheme.m > 0 || options.draining_targets != 0;
+  const bool on = wanted && options.repair_bytes_per_s > 0;
   return on ? options.repairs_max : 0;
 }
 
@@ -21,7 +22,7 @@ uint32_t ops_of(const OpOptions& options) {
 // append a target.
 uint32_t pages_max_of(const OpContext& context) {
   const uint32_t ops = ops_of(context.options);
-  return ops * (context.options.scheme.width() + context.flash.target_count());
+  return ops * (context.options.scheme.width() + 1 + context.flash.target_count());
 }
 
 }  // namespace
@@ -43,6 +44,7 @@ RepairTable::~RepairTable() {
 }
 
 void RepairTable::wake(bool hopeful) {
+  thin_again_ = thin_again_ || (pass_.begun && hopeful);
   if (!pass_.begun && !hopeful && paused_until_ns_ > context_.reactor.now_ns()) return;
   if (!pass_.begun) {
     // A fault makes many blocks thin, one after the other: not a pass for each.
@@ -70,29 +72,27 @@ void RepairTable::run() {
   if (ops_.available() == 0 || crowded_) return;  // ended() comes back here
   if (found_.empty() && !find_more()) return;
   if (!found_.empty()) {
-    const BlockId block = found_.back();
+    const Found found = found_.back();
     found_.pop_back();
-    launch(block);
+    launch(found);
   }
   context_.reactor.make_ready(*this);
 }
 
-// One step of the walk. False: nothing to do before somebody calls.
+// One step of a walk. False: nothing to do before somebody calls.
 bool RepairTable::find_more() {
   VARVE_ASSERT(found_.empty());
   if (!pass_.begun) {
-    if (context_.index.thin_count() == 0) {
+    if (context_.index.thin_count() == 0 && moves_left() == 0) {
       say_end();
       return false;
     }
-    pass_ = Pass{.begun = true};
-    if (run_blocks_ == 0) {
-      run_begun_ns_ = context_.reactor.now_ns();
-      windows_[0] = windows_[1] = Window{.begun_ns = run_begun_ns_};
-    }
+    begin_pass();
   }
-  if (pass_.scanned) {
-    if (ops_.used() > 0) return false;
+  // A block has one op at a time, and the next walk may be for the same one.
+  if (pass_.turns && ops_.used() > 0) return false;
+  pass_.turns = false;
+  if (pass_.walk == Walk::kOver) {
     end_pass();
     return true;
   }
@@ -100,32 +100,89 @@ bool RepairTable::find_more() {
     RepairTable& self;
     static void visit(void* context, const BlockId& block, const Located& located) {
       RepairTable& self = static_cast<Step*>(context)->self;
-      const auto width = static_cast<int>(self.context_.options.scheme.width());
-      if (located.state != BlockState::kFlash || std::popcount(located.live) == width) return;
+      const Walk walk = self.pass_.walk;
+      if (!self.is_due(located, walk)) return;
       VARVE_ASSERT(self.found_.size() < self.found_.capacity());
-      self.found_.push_back(block);
+      const bool moves = walk == Walk::kDrain;
+      self.found_.push_back({block, moves ? RepairKind::kMove : RepairKind::kComplete});
     }
   } step{*this};
-  pass_.cursor = context_.index.scan(pass_.cursor, kSlotsPerTurn, Step::visit, &step);
-  pass_.scanned = pass_.cursor == 0;
+  const Walk walk = pass_.walk;
+  uint32_t& cursor = pass_.cursors[static_cast<uint32_t>(walk)];
+  cursor = context_.index.scan(cursor, kSlotsPerTurn, Step::visit, &step);
+  if (cursor == 0) {
+    turn_to(after(walk));
+  } else if (walk == Walk::kDrain && thin_again_) {  // it goes on from here afterwards
+    thin_again_ = false;
+    turn_to(Walk::kEndangered);
+  }
   return true;
 }
 
-// What can be seen without I/O is seen here.
-void RepairTable::launch(const BlockId& block) {
-  const std::optional<Located> located = context_.index.find(block);
-  const auto width = static_cast<int>(context_.options.scheme.width());
-  if (!located || located->state != BlockState::kFlash || std::popcount(located->live) == width ||
-      context_.catalog->is_gone(*located)) {
-    return;
+void RepairTable::turn_to(Walk walk) {
+  pass_.walk = walk;
+  pass_.turns = true;
+}
+
+void RepairTable::begin_pass() {
+  pass_ = Pass{.begun = true};
+  thin_again_ = false;
+  if (context_.index.thin_count() == 0) pass_.walk = Walk::kDrain;
+  if (run_blocks_ > 0) return;
+  run_begun_ns_ = context_.reactor.now_ns();
+  windows_[0] = windows_[1] = Window{.begun_ns = run_begun_ns_};
+}
+
+RepairTable::Walk RepairTable::after(Walk walk) const {
+  const bool drains = context_.options.draining_targets != 0;
+  if (walk == Walk::kDrain) return Walk::kOver;
+  // With one parity fragment every thin block is an endangered one.
+  if (walk == Walk::kEndangered && context_.options.scheme.m > 1) return Walk::kThin;
+  return drains ? Walk::kDrain : Walk::kOver;
+}
+
+bool RepairTable::is_due(const Located& located, Walk walk) const {
+  if (located.state != BlockState::kFlash) return false;
+  if (walk == Walk::kDrain) return positions_leaving(context_, located) != 0;
+  const Scheme scheme = context_.options.scheme;
+  const bool thin = std::popcount(located.live) < static_cast<int>(scheme.width());
+  const bool spare =
+      std::popcount(context_.catalog->readable(located)) > static_cast<int>(scheme.k);
+  return thin && spare == (walk == Walk::kThin);
+}
+
+bool RepairTable::is_busy(const BlockId& block) const {
+  for (const auto& op : ops_.all()) {
+    if (op->live() && op->block() == block) return true;
   }
+  return false;
+}
+
+// Fragments on targets that are being drained and work.
+uint32_t RepairTable::moves_left() const {
+  uint32_t left = 0;
+  for (uint32_t t = 0; t < context_.flash.target_count(); ++t) {
+    const bool moves = is_draining(context_, t) && !context_.catalog->is_failed(t);
+    left += moves ? context_.index.fragments_on(t) : 0;
+  }
+  return left;
+}
+
+// What can be seen without I/O is seen here.
+void RepairTable::launch(const Found& found) {
+  const std::optional<Located> located = context_.index.find(found.block);
+  if (!located || context_.catalog->is_gone(*located) || is_busy(found.block)) return;
+  const bool moves = found.kind == RepairKind::kMove;
+  const bool due = moves ? is_due(*located, Walk::kDrain)
+                         : is_due(*located, Walk::kEndangered) || is_due(*located, Walk::kThin);
+  if (!due) return;
   const uint32_t free = context_.placer->usable() & ~targets_used(context_, *located);
   if (free == 0) return count(RepairOutcome::kUnplaced, 0);
-  const uint32_t slice = slice_of(block.base, context_.options.slices);
+  const uint32_t slice = slice_of(found.block.base, context_.options.slices);
   if ((pass_.full_slices >> slice & 1) != 0) return count(RepairOutcome::kNoSpace, 0);
   RepairOp* op = ops_.take();
   VARVE_ASSERT(op != nullptr);
-  op->begin(block, located->base_slot);
+  op->begin(found.block, located->base_slot, found.kind);
 }
 
 void RepairTable::ended(RepairOp& op, RepairOutcome outcome, uint64_t bytes) {
@@ -133,7 +190,7 @@ void RepairTable::ended(RepairOp& op, RepairOutcome outcome, uint64_t bytes) {
   // Others have the memory: when one of them ends, it is this block's turn again (R3).
   crowded_ = outcome == RepairOutcome::kNoMemory && ops_.used() > 0;
   if (crowded_) {
-    found_.push_back(op.block());
+    found_.push_back({op.block(), op.kind()});
   } else {
     count(outcome, bytes);
   }
@@ -156,7 +213,7 @@ void RepairTable::count(RepairOutcome outcome, uint64_t bytes) {
 }
 
 void RepairTable::end_pass() {
-  VARVE_ASSERT(pass_.begun && pass_.scanned);
+  VARVE_ASSERT(pass_.begun && pass_.walk == Walk::kOver);
   pass_.begun = false;
   if (pass_.done > 0) {
     pause_ns_ = 0;
@@ -193,7 +250,7 @@ void RepairTable::no_space(uint32_t slice) {
 }
 
 void RepairTable::watch() {
-  const uint64_t thin = context_.index.thin_count();
+  const uint64_t left = uint64_t{context_.index.thin_count()} + moves_left();
   const Nanos now_ns = context_.reactor.now_ns();
   if (now_ns - windows_[1].begun_ns >= kRateWindow) {
     windows_[0] = windows_[1];
@@ -201,8 +258,7 @@ void RepairTable::watch() {
   }
   const uint64_t blocks = windows_[0].blocks + windows_[1].blocks;
   const Nanos took_ns = now_ns - windows_[0].begun_ns;
-  const uint64_t eta_s = blocks == 0 ? 0 : (thin * took_ns / blocks + kSecond - 1) / kSecond;
-  context_.metrics.repair_thin_blocks.set(static_cast<int64_t>(thin));
+  const uint64_t eta_s = blocks == 0 ? 0 : (left * took_ns / blocks + kSecond - 1) / kSecond;
   context_.metrics.repair_eta_s.set(static_cast<int64_t>(eta_s));
   context_.metrics.repairs_live.set(live());
 }
@@ -211,26 +267,36 @@ void RepairTable::say_begin() {
   if (said_begin_) return;
   said_begin_ = true;
   logf(LogLevel::kInfo, "repair",
-       "shard %u rebuilds fragments: %u more blocks lack one; at most %" PRIu64 " MB/s are written",
-       context_.options.shard, context_.index.thin_count(),
+       "shard %u rebuilds fragments: %u more blocks lack one, %u are to leave targets that are "
+       "drained; at most %" PRIu64 " MB/s are written",
+       context_.options.shard, context_.index.thin_count(), moves_left(),
        context_.options.repair_bytes_per_s / 1000000);
+}
+
+void RepairTable::say_corrupt(const BlockId& block, const char* why) {
+  uint64_t swallowed = 0;
+  if (!corrupt_log_.admit(context_.reactor.now_ns(), &swallowed)) return;
+  logf(LogLevel::kError, "repair",
+       "block %s rank %u cannot be rebuilt and stays as it is: %s (%" PRIu64
+       " more since the last line)",
+       short_name(block.base).c_str(), block.rank, why, swallowed);
 }
 
 // The end of a run, or of a pass that could do nothing: once for each number of blocks left.
 void RepairTable::say_end() {
-  const uint32_t thin = context_.index.thin_count();
-  const bool same = thin == 0 || thin == said_left_;
-  said_left_ = thin;
+  const uint32_t thin = context_.index.thin_count(), moves = moves_left();
+  const bool same = thin + moves == 0 || thin + moves == said_left_;
+  said_left_ = thin + moves;
   if (!said_begin_ && same) return;
   const auto left = [this](RepairOutcome outcome) {
     return pass_.left[static_cast<uint32_t>(outcome)];
   };
   const Nanos took_ns = said_begin_ ? context_.reactor.now_ns() - run_begun_ns_ : 0;
-  logf(thin == 0 ? LogLevel::kInfo : LogLevel::kWarn, "repair",
+  logf(thin + moves == 0 ? LogLevel::kInfo : LogLevel::kWarn, "repair",
        "shard %u has rebuilt fragments of %" PRIu64 " blocks, %" PRIu64 " MiB in %" PRIu64
-       " s; %u still lack one (no target %" PRIu64 ", no space %" PRIu64 ", no memory %" PRIu64
-       ", corrupt %" PRIu64 ", failed %" PRIu64 ")",
-       context_.options.shard, run_blocks_, run_bytes_ / kMiB, took_ns / kSecond, thin,
+       " s; %u still lack one, %u are still to leave their target (no target %" PRIu64
+       ", no space %" PRIu64 ", no memory %" PRIu64 ", corrupt %" PRIu64 ", failed %" PRIu64 ")",
+       context_.options.shard, run_blocks_, run_bytes_ / kMiB, took_ns / kSecond, thin, moves,
        left(RepairOutcome::kUnplaced), left(RepairOutcome::kNoSpace),
        left(RepairOutcome::kNoMemory), left(RepairOutcome::kCorrupt), left(RepairOutcome::kFailed));
   said_begin_ = false;

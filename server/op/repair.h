@@ -1,13 +1,17 @@
-// RepairTable: gives thin blocks back the fragments that they lack, in the background.
+// RepairTable: gives thin blocks back the fragments that they lack, and empties targets that are
+// being drained, in the background.
 //
-// What is missing is not remembered anywhere: the index knows how many blocks are thin, and a walk
-// over it finds them, at the start as after a fault, so that repair survives every restart. Whoever
-// makes a block thin wakes it. A pass over the index that could do nothing (no target, no space)
-// is followed by a pause, so that a target or room that comes back is found. A few blocks are
-// rebuilt at once, at a bounded rate of bytes written; reads of demand go first.
+// What is to be done is not remembered anywhere: the index knows how many blocks are thin and what
+// lies on each target, and walks over it find them, at the start as after a fault, so that repair
+// survives every restart. A pass walks once for blocks that can lose nothing more, once for the
+// other thin ones, and only then for what is to be moved. Whoever makes a block thin wakes it. A
+// pass that could do nothing (no target, no space) is followed by a pause, so that a target or room
+// that comes back is found. A few blocks are rebuilt at once, at a bounded rate of bytes written;
+// reads of demand go first.
 // Invariants:
 //   R1 nothing is written that does not verify against its row of the table (I1).
-//   R2 a position gets a fragment only while it has none, of the attempt that the others are of.
+//   R2 a position gets a fragment only while it has none, or one on a target that is being drained,
+//      which is given up then and not before; of the attempt that the others are of.
 //   R3 memory is that of Budget::kRepair; who finds none gives back all it has and waits.
 #pragma once
 
@@ -48,16 +52,26 @@ class RepairTable final : public Task {
   void pace(uint64_t bytes);  // about to be written
   void no_space(uint32_t slice);
   void ended(RepairOp& op, RepairOutcome outcome, uint64_t bytes);
+  // A block is not what its writer named. Said once a minute: every pass comes to it again.
+  void say_corrupt(const BlockId& block, const char* why);
 
  private:
+  // The walks of a pass, in their order.
+  enum class Walk : uint8_t { kEndangered, kThin, kDrain, kOver };
+  static constexpr uint32_t kWalks = 3;
+  struct Found {
+    BlockId block;
+    RepairKind kind;
+  };
   static constexpr uint32_t kSlotsPerTurn = 256;
   static constexpr Nanos kPauseMin = 1 * kSecond, kPauseMax = 60 * kSecond;
   static constexpr Nanos kWakeDelay = 100 * kMillisecond;
   static constexpr Nanos kRateWindow = 10 * kSecond;
   struct Pass {
     bool begun = false;
-    bool scanned = false;  // to the end of the index
-    uint32_t cursor = 0;
+    Walk walk = Walk::kEndangered;
+    bool turns = false;  // to this walk, when the ops of the one before have ended
+    uint32_t cursors[kWalks] = {};
     uint64_t done = 0;         // blocks
     uint64_t full_slices = 0;  // that had no space in this pass
     uint64_t left[kRepairOutcomes] = {};
@@ -68,7 +82,13 @@ class RepairTable final : public Task {
   };
 
   bool find_more();
-  void launch(const BlockId& block);
+  void begin_pass();
+  void turn_to(Walk walk);
+  Walk after(Walk walk) const;
+  bool is_due(const Located& located, Walk walk) const;
+  bool is_busy(const BlockId& block) const;
+  uint32_t moves_left() const;
+  void launch(const Found& found);
   void count(RepairOutcome outcome, uint64_t bytes);
   void end_pass();
   void say_begin();
@@ -77,9 +97,10 @@ class RepairTable final : public Task {
   OpContext& context_;
   Pool<RepairOp> ops_;
   Pool<RepairPages> pages_;
-  std::vector<BlockId> found_;  // of one step of the walk
+  std::vector<Found> found_;  // of one step of a walk
   Pass pass_;
-  bool crowded_ = false;  // an op had no room: no further one before another ends
+  bool thin_again_ = false;  // blocks became thin behind a walk; they go before what is moved
+  bool crowded_ = false;     // an op had no room: no further one before another ends
   Nanos paced_until_ns_ = 0, paused_until_ns_ = 0, pause_ns_ = 0;
   Timer timer_;
   Window windows_[2];  // the one before and this one
@@ -88,6 +109,7 @@ class RepairTable final : public Task {
   Nanos run_begun_ns_ = 0;
   uint64_t run_blocks_ = 0, run_bytes_ = 0;
   uint32_t said_left_ = 0;
+  LogLimit corrupt_log_{60 * kSecond};
 };
 
 }  // namespace varve

@@ -21,6 +21,10 @@ constexpr uint32_t kRunsMax = kExtentBytesMax / kPageBytes + flash::kHeaderPages
 constexpr uint32_t kColumnsPerTurn = 4;  // a core has others to serve
 constexpr uint32_t kFailuresMax = 2 * kWidthMax;
 
+uint32_t outputs_max(Scheme scheme) {
+  return std::max<uint32_t>(scheme.m, 1);  // without parity one can still be moved
+}
+
 }  // namespace
 
 uint32_t targets_used(const OpContext& context, const Located& located) {
@@ -31,9 +35,18 @@ uint32_t targets_used(const OpContext& context, const Located& located) {
   return used;
 }
 
+uint32_t positions_leaving(const OpContext& context, const Located& located) {
+  uint32_t leaving = 0;
+  for (uint32_t p = 0; p < context.options.scheme.width(); ++p) {
+    if (!context.catalog->leaves(located, p)) continue;
+    const uint32_t target = context.index.place_of(located, p).target;
+    if (!context.catalog->is_failed(target)) leaving |= 1u << p;  // else it is lost, not moved
+  }
+  return leaving;
+}
+
 RepairOp::RepairOp(OpContext& context) : Op(context.reactor), context_(context) {
   const Scheme scheme = context.options.scheme;
-  VARVE_ASSERT(scheme.m > 0, scheme.k);
   digests_.reserve(kParityMax);
   for (uint32_t i = 0; i < scheme.k; ++i) {
     Source& source = sources_[i];
@@ -42,11 +55,10 @@ RepairOp::RepairOp(OpContext& context) : Op(context.reactor), context_(context) 
     source.read.owner = &source;
     source.read.on_done = [](flash::Read& read) {
       auto& self = *static_cast<Source*>(read.owner);
-      if (read.held) self.pages = nullptr;  // the device's, see RepairPages
-      self.op->completed(read.status);
+      self.op->read_done(self);
     };
   }
-  for (uint32_t i = 0; i < scheme.m; ++i) {
+  for (uint32_t i = 0; i < outputs_max(scheme); ++i) {
     Output& output = outputs_[i];
     output.op = this;
     output.runs.reserve(context.flash.fragment_pages_max());
@@ -58,12 +70,14 @@ RepairOp::RepairOp(OpContext& context) : Op(context.reactor), context_(context) 
   }
 }
 
-void RepairOp::begin(const BlockId& block, uint32_t base_slot) {
+void RepairOp::begin(const BlockId& block, uint32_t base_slot, RepairKind kind) {
   VARVE_ASSERT(output_count_ == 0 && base_slot_ == ~0u, output_count_, base_slot_);
   reset();
+  kind_ = kind;
   block_ = block;
   base_slot_ = base_slot;
   gone_ = false;
+  copying_ = false;
   failures_ = 0;
   written_ = 0;
   written_bytes_ = planned_bytes_ = 0;
@@ -103,11 +117,16 @@ void RepairOp::run() {
       return wait(reads_);
     case Stage::kCode:
       if (read_failed()) {
+        if (outputs_[0].pages == nullptr) return finish(RepairOutcome::kFailed);  // a device's now
         stage_ = Stage::kRead;
         return again();
       }
-      if (code_some()) return again();
-      if (!verify()) return finish(RepairOutcome::kCorrupt);
+      if (copying_) {
+        end_copy();
+      } else {
+        if (code_some()) return again();
+        if (!verify()) return finish(RepairOutcome::kCorrupt);
+      }
       ++stripe_;
       stage_ = Stage::kRead;
       return again();
@@ -128,6 +147,15 @@ bool RepairOp::look() {
   VARVE_ASSERT(located->base_slot == base_slot_, located->base_slot, base_slot_);  // pinned
   located_ = *located;
   return true;
+}
+
+// Positions that this visit is for.
+uint32_t RepairOp::wanted() const {
+  if (kind_ == RepairKind::kComplete) {
+    return ~located_.live & ((1u << context_.options.scheme.width()) - 1);
+  }
+  const uint32_t leaving = positions_leaving(context_, located_);
+  return leaving & (~leaving + 1);  // the first
 }
 
 // Fragments that can be read; those at a suspect target only where it does not do without them.
@@ -163,17 +191,23 @@ std::optional<RepairOutcome> RepairOp::start_lead() {
   source.read.kind = flash::Read::Kind::kLead;
   source.read.attempt = Attempt{};
   source.read.fingerprint = Digest{};  // whatever it is: nobody is served from here
-  start_read(source, place);
+  aim(source);
+  start_read(source, place, source.pages);
   return std::nullopt;
 }
 
-void RepairOp::start_read(Source& source, const flash::Place& place) {
+// At pages of its own.
+void RepairOp::aim(Source& source) {
   const Slab& slab = source.pages->slab;
   source.runs.resize(kRunsMax);
   const uint32_t count =
       context_.tier.arena().pieces(slab, 0, bytes_of(slab.page_count), source.runs);
   source.runs.resize(count);
   source.at = PieceCursor(source.runs);
+}
+
+// `pages` are those that `runs` are of.
+void RepairOp::start_read(Source& source, const flash::Place& place, RepairPages* pages) {
   flash::Read& read = source.read;
   read.block = block_;
   read.place = place;
@@ -183,18 +217,27 @@ void RepairOp::start_read(Source& source, const flash::Place& place) {
   read.wanted_ns = kNever;  // demand first (I11)
   read.status = Status();
   read.held = false;
-  read.limbo.owner = source.pages;
+  read.limbo.owner = pages;
   read.limbo.on_returned = [](void* owner) {
-    auto& pages = *static_cast<RepairPages*>(owner);
-    pages.table->give_pages(pages);
+    auto& returned = *static_cast<RepairPages*>(owner);
+    returned.table->give_pages(returned);
   };
-  context_.metrics.repair_read_bytes.add(bytes_of(slab.page_count));
+  uint64_t bytes = 0;
+  for (const iovec& run : source.runs)
+    bytes += run.iov_len;
+  context_.metrics.repair_read_bytes.add(bytes);
   context_.flash.read(read);
+}
+
+void RepairOp::read_done(Source& source) {
+  if (source.read.held) (copying_ ? outputs_[0].pages : source.pages) = nullptr;  // the device's
+  completed(source.read.status);
 }
 
 bool RepairOp::read_failed() {
   if (take_failure().ok()) return false;
   give_sources();
+  copying_ = false;
   ++failures_;
   return true;
 }
@@ -205,19 +248,19 @@ std::optional<RepairOutcome> RepairOp::plan() {
       plan_.load(sources_[0].runs, block_, context_.options.scheme, lead_position_);
   give_sources();
   if (!loaded.ok()) {
-    logf(LogLevel::kWarn, "repair", "block %s rank %u: %s", short_name(block_.base).c_str(),
-         block_.rank, loaded.what());
+    context_.repair->say_corrupt(block_, loaded.what());
     return RepairOutcome::kCorrupt;
   }
   stripe_ = 0;
-  const uint32_t missing = ~located_.live & ((1u << context_.options.scheme.width()) - 1);
+  const uint32_t positions = wanted();
+  if (positions == 0) return RepairOutcome::kGone;  // what was found is not so any more
   const uint32_t used = targets_used(context_, located_);
   slice_ = slice_of(block_.base, context_.options.slices);
   const auto reserve = [](void* owner, uint32_t position, uint32_t target) {
     RepairOp& self = *static_cast<RepairOp*>(owner);
     return self.context_.flash.reserve(target, self.slice_, self.plan_.fragment_pages(position));
   };
-  const Placer::Spots spots = context_.placer->place(block_.base, missing, used, reserve, this);
+  const Placer::Spots spots = context_.placer->place(block_.base, positions, used, reserve, this);
   for (uint32_t p = 0; p < context_.options.scheme.width(); ++p) {
     if (spots.target[p] == Placer::kNone) continue;
     if (!take_output(p, spots.target[p])) {  // the next pass finds it again
@@ -241,7 +284,7 @@ std::optional<RepairOutcome> RepairOp::plan() {
 
 // Pages for a fragment whose space is reserved at `target`. False: no room.
 bool RepairOp::take_output(uint32_t position, uint32_t target) {
-  VARVE_ASSERT(output_count_ < context_.options.scheme.m, output_count_);
+  VARVE_ASSERT(output_count_ < outputs_max(context_.options.scheme), output_count_);
   Output& output = outputs_[output_count_];
   const uint32_t pages = plan_.fragment_pages(position);
   output.pages = context_.repair->take_pages(pages);
@@ -284,7 +327,8 @@ bool RepairOp::sources_fit() const {
   const uint64_t limit = context_.tier.limit_bytes(Budget::kRepair);
   const uint64_t used = context_.tier.used_bytes(Budget::kRepair);
   VARVE_ASSERT(used <= limit, used, limit);
-  return bytes_of(plan_.source_pages(readable(), output_positions())) <= limit - used;
+  const uint32_t outputs = output_positions();
+  return bytes_of(plan_.source_pages(readable() & ~outputs, outputs)) <= limit - used;
 }
 
 // The next stripe of which an output holds something. False: none any more.
@@ -305,11 +349,16 @@ uint32_t RepairOp::output_positions() const {
 // k extents of the stripe, or fewer where the rest is known to be zeros; and what they give. A
 // value: the visit is over.
 std::optional<RepairOutcome> RepairOp::start_reads() {
-  const Loss loss = plan_.loss(stripe_, readable(), output_positions());
+  reads_ = 0;
+  const uint32_t from = readable();
+  if ((from & output_positions()) != 0) {
+    start_copy();
+    return std::nullopt;
+  }
+  const Loss loss = plan_.loss(stripe_, from, output_positions());
   const Result<Coder> coder = Coder::rebuild(context_.options.scheme, loss);
   if (!coder) return RepairOutcome::kFailed;
   coder_ = *coder;
-  reads_ = 0;
   for (size_t i = 0; i < coder_->sources().size(); ++i) {
     Source& source = sources_[i];
     const uint32_t extent = plan_.extent_at(stripe_, coder_->sources()[i]);
@@ -330,7 +379,8 @@ std::optional<RepairOutcome> RepairOp::start_reads() {
     Source& source = sources_[i];
     if (source.pages == nullptr) continue;
     const uint32_t fragment = plan_.fragment_of(source.read.extent);
-    start_read(source, context_.index.place_of(located_, fragment));
+    aim(source);
+    start_read(source, context_.index.place_of(located_, fragment), source.pages);
   }
   digests_.clear();
   for (size_t i = 0; i < coder_->outputs().size(); ++i) {
@@ -346,6 +396,50 @@ std::optional<RepairOutcome> RepairOp::start_reads() {
   return std::nullopt;
 }
 
+// What moves is read into the pages from which it will be appended, and verified as every read is:
+// against its row of the table (R1).
+void RepairOp::start_copy() {
+  VARVE_ASSERT(kind_ == RepairKind::kMove && output_count_ == 1, output_count_);
+  Output& output = outputs_[0];
+  Source& source = sources_[0];
+  const uint32_t extent = plan_.held_by(output.position, stripe_);
+  VARVE_ASSERT(extent != RepairPlan::kNoExtent && source.pages == nullptr, stripe_);
+  const ExtentEntry& row = plan_.row(extent);
+  output.extent = extent;
+  source.runs.clear();
+  PieceCursor at = output.at;
+  for (uint64_t left = bytes_of(pages_of(row.stored_bytes)); left > 0;) {
+    const ByteSpan piece = at.here().first(std::min<uint64_t>(left, at.here().size()));
+    VARVE_ASSERT(!piece.empty(), left);
+    source.runs.push_back({piece.data(), piece.size()});
+    at.skip(piece.size());
+    left -= piece.size();
+  }
+  source.read.kind = flash::Read::Kind::kExtent;
+  source.read.attempt = plan_.attempt();
+  source.read.extent = extent;
+  source.read.entry = row;
+  copying_ = true;
+  reads_ = 1;
+  start_read(source, context_.index.place_of(located_, output.position), output.pages);
+}
+
+void RepairOp::end_copy() {
+  copying_ = false;
+  Output& output = outputs_[0];
+  const uint32_t stored = plan_.row(output.extent).stored_bytes;
+  output.at.skip(stored);
+  pad(output, stored);  // no checksum covers what lay there
+}
+
+// Zeros behind an extent, to the end of its page: in one piece.
+void RepairOp::pad(Output& output, uint32_t stored_bytes) {
+  const size_t bytes = bytes_of(pages_of(stored_bytes)) - stored_bytes;
+  if (bytes == 0) return;
+  std::memset(output.at.here().first(bytes).data(), 0, bytes);
+  output.at.skip(bytes);
+}
+
 // Some columns of the stripe. False: that were all, their ends padded.
 bool RepairOp::code_some() {
   for (uint32_t i = 0; i < kColumnsPerTurn; ++i) {
@@ -354,13 +448,8 @@ bool RepairOp::code_some() {
     code_column(bytes);
   }
   if (column_bytes() > 0) return true;
-  for (size_t i = 0; i < coder_->outputs().size(); ++i) {
-    const uint32_t stored = plan_.row(coded_[i]->extent).stored_bytes;
-    const size_t pad = bytes_of(pages_of(stored)) - stored;
-    if (pad == 0) continue;
-    std::memset(coded_[i]->at.here().first(pad).data(), 0, pad);  // of one page: one piece
-    coded_[i]->at.skip(pad);
-  }
+  for (size_t i = 0; i < coder_->outputs().size(); ++i)
+    pad(*coded_[i], plan_.row(coded_[i]->extent).stored_bytes);
   return false;
 }
 
@@ -413,10 +502,7 @@ bool RepairOp::verify() {
         digests_[i].decoded_xxh3() == row.decoded_xxh3) {
       continue;
     }
-    logf(LogLevel::kError, "repair",
-         "block %s rank %u: extent %u cannot be rebuilt: what its stripe gives has another "
-         "checksum; the block stays thin",
-         short_name(block_.base).c_str(), block_.rank, extent);
+    context_.repair->say_corrupt(block_, "what a stripe gives has another checksum");
     return false;
   }
   return true;

@@ -47,7 +47,7 @@ RepairPlan::RepairPlan() {
 Status RepairPlan::load(std::span<const iovec> lead, const BlockId& block, Scheme scheme,
                         uint32_t position) {
   VARVE_ASSERT(!lead.empty() && lead.front().iov_len >= sizeof(header_));
-  VARVE_ASSERT(scheme.valid() && scheme.m > 0, scheme.k, scheme.m);
+  VARVE_ASSERT(scheme.valid(), scheme.k, scheme.m);
   std::memcpy(&header_, lead.front().iov_base, sizeof(header_));
   scheme_ = scheme;
   rows_.clear();
@@ -59,7 +59,7 @@ Status RepairPlan::load(std::span<const iovec> lead, const BlockId& block, Schem
     return Status::corrupt("repair: fragment of another scheme");
   }
   if (header_.extent_count > kExtentsMax || header_.data_extent_count == 0 ||
-      header_.data_extent_count >= header_.extent_count ||
+      header_.data_extent_count > header_.extent_count ||
       header_.header_pages != flash::header_pages_of(header_.extent_count)) {
     return Status::corrupt("repair: extent counts");
   }
@@ -116,6 +116,14 @@ uint32_t RepairPlan::fragment_of(uint32_t extent) const {
     return position_of(extent, header_.rank, header_.base, scheme_.k);
   }
   return scheme_.k + (extent - header_.data_extent_count) % scheme_.m;
+}
+
+uint32_t RepairPlan::held_by(uint32_t position, uint32_t stripe) const {
+  for (uint32_t place = 0; place < scheme_.width(); ++place) {
+    const uint32_t extent = extent_at(stripe, place);
+    if (extent != kNoExtent && fragment_of(extent) == position) return extent;
+  }
+  return kNoExtent;
 }
 
 uint32_t RepairPlan::fragment_pages(uint32_t position) const {

@@ -33,6 +33,8 @@ class RepairPlan {
   uint32_t fragment_pages(uint32_t position) const;
   // The extent at a place of a stripe, data places first; kNoExtent where it has fewer than k.
   uint32_t extent_at(uint32_t stripe, uint32_t place) const;
+  // The extent of a stripe that the fragment at a position holds; kNoExtent: none.
+  uint32_t held_by(uint32_t position, uint32_t stripe) const;
   // Which fragment holds it.
   uint32_t fragment_of(uint32_t extent) const;
   // Places of a stripe: present are those in `readable` fragments and those known to be zeros,

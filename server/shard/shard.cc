@@ -21,7 +21,7 @@ constexpr Nanos kDrainPollNanos = 1 * kMillisecond;
 constexpr uint32_t kPinsPerLease = 256;  // on average, of all leases together
 
 struct UsageGauges {
-  Gauge capacity, live, reserved, free_segments, ok;
+  Gauge capacity, live, reserved, free_segments, ok, fragments, draining;
 };
 
 class ShardImpl final : public Shard, public flash::FlashUser {
@@ -131,6 +131,8 @@ OpOptions ShardImpl::op_options() const {
   o.epoch = options_.epoch;
   o.scheme = options_.scheme;
   o.repair_bytes_per_s = options_.repair_bytes_per_s;
+  o.draining_targets = options_.draining_targets;
+  o.drained_targets = options_.drained_targets;
   o.buffer_index = buffer_index_;
   return o;
 }
@@ -212,6 +214,10 @@ void ShardImpl::register_metrics() {
     metrics_.add({"varve_target_free_segments", label, ""}, &usage_[t].free_segments);
     metrics_.add({"varve_target_ok_shards", label, "Shards for which this target works."},
                  &usage_[t].ok);
+    metrics_.add({"varve_target_fragments", label, "Of blocks in the index."},
+                 &usage_[t].fragments);
+    metrics_.add({"varve_target_draining", label, "1: what it holds is moved to others."},
+                 &usage_[t].draining, GaugeMerge::kMax);
   }
 }
 
@@ -230,6 +236,8 @@ MetricSnapshot ShardImpl::metrics() const {
     usage_[t].reserved.set(static_cast<int64_t>(bytes_of(usage.reserved_pages)));
     usage_[t].free_segments.set(static_cast<int64_t>(usage.free_segments));
     usage_[t].ok.set(flash_->target_ok(t) ? 1 : 0);
+    usage_[t].fragments.set(index_.fragments_on(t));
+    usage_[t].draining.set(options_.draining_targets >> t & 1);
   }
   return metrics_.snapshot();
 }

@@ -181,17 +181,19 @@ int main(int argc, char** argv) {
     sum.holds += a.holds;
     sum.purges += a.purges;
     sum.dropped_siblings += a.dropped_siblings;
+    sum.drained_targets += a.drained_targets;
   }
-  std::printf(
-      "sim: %zu seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64 " target faults, %" PRIu64
-      " blocks pushed, %" PRIu64 " hit, %" PRIu64 " pulled, %" PRIu64 " extents rebuilt, %" PRIu64
-      " blocks repaired, %" PRIu64 " evicted, %" PRIu64 " audited after the last kill, %" PRIu64
-      " followed to their commit, %" PRIu64 " to their abort, %" PRIu64 " leases renewed, %" PRIu64
-      " holds listed, %" PRIu64 " purges, %" PRIu64 " siblings dropped\n",
-      arguments.listed.size(), failed, sum.kills, sum.target_faults, sum.pushed_blocks,
-      sum.hit_blocks, sum.pulled_blocks, sum.rebuilt_extents, sum.repaired_blocks,
-      sum.evicted_blocks, sum.audited_blocks, sum.followed_blocks, sum.denied_blocks,
-      sum.renewed_leases, sum.holds, sum.purges, sum.dropped_siblings);
+  std::printf("sim: %zu seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64
+              " target faults, %" PRIu64 " targets drained, %" PRIu64 " blocks pushed, %" PRIu64
+              " hit, %" PRIu64 " pulled, %" PRIu64 " extents rebuilt, %" PRIu64
+              " blocks repaired, %" PRIu64 " evicted, %" PRIu64
+              " audited after the last kill, %" PRIu64 " followed to their commit, %" PRIu64
+              " to their abort, %" PRIu64 " leases renewed, %" PRIu64 " holds listed, %" PRIu64
+              " purges, %" PRIu64 " siblings dropped\n",
+              arguments.listed.size(), failed, sum.kills, sum.target_faults, sum.drained_targets,
+              sum.pushed_blocks, sum.hit_blocks, sum.pulled_blocks, sum.rebuilt_extents,
+              sum.repaired_blocks, sum.evicted_blocks, sum.audited_blocks, sum.followed_blocks,
+              sum.denied_blocks, sum.renewed_leases, sum.holds, sum.purges, sum.dropped_siblings);
   if (arguments.listed.size() >= kSeedsOfAll && !covers_all(sum)) {
     std::fprintf(stderr, "varve_sim: a part of the workload never happened\n");
     return 1;

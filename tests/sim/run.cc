@@ -69,6 +69,13 @@ NodeOptions draw_node(Random& random, Random later, const RunOptions& run) {
   return node;
 }
 
+// Of a random of their own, so that a seed is otherwise what it was before there were drains.
+NodeOptions with_drains(NodeOptions node, Random& random) {
+  node.drains = node.targets > node.scheme.width() && random.chance(400);
+  if (node.drains && node.scheme.m == 0) node.repair_bytes = node.arena_bytes / 8 * 3;
+  return node;
+}
+
 // Rot and bad luck strike at random: what they cost is not known to anybody.
 bool is_exact(const NodeOptions& node) {
   return node.faults.bit_rot_per_mille == 0 && node.faults.read_error_per_mille == 0;
@@ -79,7 +86,8 @@ class Run {
   Run(uint64_t seed, const RunOptions& options)
       : options_(options),
         setup_(seed),
-        world_(seed, draw_node(setup_, Random(~seed), options)),
+        drains_(seed ^ 0xD7A1),
+        world_(seed, with_drains(draw_node(setup_, Random(~seed), options), drains_)),
         truth_(world_, is_exact(world_.options())) {
     library_.formats = draw_formats(setup_);
     library_.truth = &truth_;
@@ -89,6 +97,7 @@ class Run {
   }
 
   RunResult play() {
+    next_drain(false);
     world_.boot();
     const uint64_t actors = setup_.between(1, 3);
     for (uint32_t a = 0; a < actors; ++a) {
@@ -106,6 +115,7 @@ class Run {
       }
       turn_for(setup_.below(300) * kMillisecond);
       if (world_.options().target_faults && setup_.chance(700)) fail_at_rest(life + 1 == lives);
+      next_drain(life + 1 == lives);
       world_.boot();
     }
     live(100 * kMillisecond, false);
@@ -141,6 +151,7 @@ class Run {
     while (world_.now_ns() < until) {
       turn_for(std::min<Nanos>(5 * kMillisecond, until - world_.now_ns()));
       truth_.look();
+      watch_drain(may_fault);
       const Nanos now_ns = world_.now_ns();
       const auto due = std::erase_if(faults_ns, [now_ns](Nanos at_ns) { return at_ns <= now_ns; });
       for (uint64_t i = 0; i < due; ++i) {
@@ -185,7 +196,8 @@ class Run {
   void fail_at_rest(bool last) {
     const uint32_t targets = world_.options().targets;
     std::set<uint32_t> touched;
-    uint32_t absent = 0;
+    if (emptied_) touched.insert(*drained_);
+    uint32_t absent = emptied_ ? 1 : 0;  // it may be away too
     for (uint32_t i = fault_count(); i > 0; --i) {
       const auto target = static_cast<uint32_t>(setup_.below(targets));
       const auto fault = static_cast<StartFault>(setup_.below(kStartFaults));
@@ -209,6 +221,35 @@ class Run {
         world_.start_fault(target, fault);
       }
     }
+  }
+
+  // Before a start: what was emptied is taken out, and its place stays free for a life or has a new
+  // drive at once; then another may be drained. What was not emptied in time goes on, or is kept.
+  void next_drain(bool last) {
+    if (!world_.options().drains) return;
+    uint32_t gone = 0;
+    if (emptied_ && !last && drains_.chance(400)) {
+      gone = 1u << *drained_;
+      world_.start_fault(*drained_, StartFault::kAbsent);
+    } else if (emptied_) {
+      truth_.target_new(*drained_);
+      world_.start_fault(*drained_, StartFault::kBlanked);
+      drained_.reset();
+      emptied_ = false;
+    }
+    if (gone == 0 && drains_.chance(drained_ ? 200 : 600)) {
+      drained_ = static_cast<uint32_t>(drains_.below(world_.options().targets));
+    }
+    world_.drain_targets(drained_ && gone == 0 ? 1u << *drained_ : 0, gone);
+  }
+
+  // Once it is empty nothing may depend on it.
+  void watch_drain(bool may_fault) {
+    if (!drained_ || emptied_ || !world_.is_empty(*drained_)) return;
+    emptied_ = true;
+    ++result_.drained_targets;
+    truth_.target_emptied(*drained_);
+    if (may_fault && drains_.chance(500)) world_.fault(*drained_, TargetFault::kVanished);
   }
 
   // Of this life, which ends now; a block may be evicted up to its last moment.
@@ -322,6 +363,12 @@ class Run {
     }
     world_.expect(!whole || world_.thin_count() == 0,
                   std::to_string(world_.thin_count()) + " blocks stay thin");
+    const bool empties = whole && drained_ && !emptied_ && node.targets > node.scheme.width();
+    for (uint32_t i = 0; i < 600 && empties && !emptied_; ++i) {
+      turn_for(200 * kMillisecond);
+      watch_drain(false);
+    }
+    world_.expect(!empties || emptied_, "a target that is drained does not become empty");
     turn_for(1 * kSecond);
     truth_.look();
     for (const Sighting& fragment : world_.sightings()) {
@@ -395,24 +442,28 @@ class Run {
     if (options_.trace) {
       std::printf("scheme %s shards %u targets %u lives %u kills %" PRIu64 " faults %" PRIu64
                   " pushed %" PRIu64 " hit %" PRIu64 " pulled %" PRIu64 " rebuilt %" PRIu64
-                  " repaired %" PRIu64 " evicted %" PRIu64 " audited %" PRIu64 " followed %" PRIu64
-                  " denied %" PRIu64 " renewed %" PRIu64 " holds %" PRIu64 " purges %" PRIu64
-                  " siblings dropped %" PRIu64 "\n",
+                  " repaired %" PRIu64 " drained %" PRIu64 " evicted %" PRIu64 " audited %" PRIu64
+                  " followed %" PRIu64 " denied %" PRIu64 " renewed %" PRIu64 " holds %" PRIu64
+                  " purges %" PRIu64 " siblings dropped %" PRIu64 "\n",
                   world_.options().scheme.text().c_str(), world_.options().shards,
                   world_.options().targets, world_.boots(), result_.kills, result_.target_faults,
                   result_.pushed_blocks, result_.hit_blocks, result_.pulled_blocks,
-                  result_.rebuilt_extents, result_.repaired_blocks, result_.evicted_blocks,
-                  result_.audited_blocks, result_.followed_blocks, result_.denied_blocks,
-                  result_.renewed_leases, result_.holds, result_.purges, result_.dropped_siblings);
+                  result_.rebuilt_extents, result_.repaired_blocks, result_.drained_targets,
+                  result_.evicted_blocks, result_.audited_blocks, result_.followed_blocks,
+                  result_.denied_blocks, result_.renewed_leases, result_.holds, result_.purges,
+                  result_.dropped_siblings);
     }
   }
 
   RunOptions options_;
   Random setup_;
+  Random drains_;
   World world_;
   Truth truth_;
   Library library_;
   std::vector<std::unique_ptr<Actor>> actors_;
+  std::optional<uint32_t> drained_;  // a target that is being drained, or was
+  bool emptied_ = false;             // it was
   RunResult result_;
 };
 

@@ -17,6 +17,7 @@ struct RunResult {
   uint64_t followed_blocks = 0, denied_blocks = 0;  // followed to their commit; not committed
   uint64_t renewed_leases = 0, holds = 0, purges = 0;
   uint64_t dropped_siblings = 0;
+  uint64_t drained_targets = 0;
 };
 
 // Ends the process with a message on a broken invariant.

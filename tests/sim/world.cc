@@ -188,6 +188,8 @@ Status World::boot_shard(Life& life, uint32_t shard,
   options.pull_window_bytes = 256 * kKiB;
   options.lease_ms_max = static_cast<uint32_t>(kLeaseMax / kMillisecond);
   options.sibling_ms_max = options_.sibling_ms_max;
+  options.draining_targets = draining_;
+  options.drained_targets = drained_;
   options.pushes_max = 64;
   options.pulls_max = 32;
   VARVE_TRY(auto opened, Shard::open(env_, reactor, arena, targets, std::move(devices), options));
@@ -420,6 +422,14 @@ void World::start_fault(uint32_t target, StartFault fault) {
     case StartFault::kSwapped:
       VARVE_ASSERT(false);
   }
+}
+
+bool World::is_empty(uint32_t target) const {
+  if (recovering() || faulted(target)) return false;
+  for (const auto& shard : life_->shards) {
+    if (!shard->flash().target_ok(target) || shard->index().fragments_on(target) > 0) return false;
+  }
+  return true;
 }
 
 bool World::any_fault() const {

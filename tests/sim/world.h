@@ -38,6 +38,7 @@ struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   FaultPlan faults;
   bool tight = false;          // what is pushed does not fit
   bool target_faults = false;  // whole targets fail too, and are given up soon
+  bool drains = false;         // one after the other is emptied and taken out
   Nanos device_latency_min_ns = 20 * kMicrosecond, device_latency_max_ns = 400 * kMicrosecond;
   bool ack_before_flush_mutant = false;
 };
@@ -112,6 +113,13 @@ class World {
   void start_fault(uint32_t target, StartFault fault);
   void swap_targets(uint32_t one, uint32_t other) { swapped_ = {one, other}; }
   void rot(const Sighting& fragment);  // one bit of one page
+  // As bits, for the next lives: targets that are being drained, and that were.
+  void drain_targets(uint32_t draining, uint32_t drained) {
+    draining_ = draining;
+    drained_ = drained;
+  }
+  // What the daemon would say: it works, and nothing lies there for any shard.
+  bool is_empty(uint32_t target) const;
   // Its blocks are out of reach in this life, as far as the fault is known.
   bool faulted(uint32_t target) const { return alive() && life_->faulted[target]; }
   bool any_fault() const;
@@ -159,7 +167,8 @@ class World {
   std::unique_ptr<SimFabric> fabric_;
   Env env_;
   std::vector<std::unique_ptr<MemoryPlatter>> platters_;
-  std::vector<bool> absent_;                     // in the next life
+  std::vector<bool> absent_;  // in the next life
+  uint32_t draining_ = 0, drained_ = 0;
   std::pair<uint32_t, uint32_t> swapped_{0, 0};  // before the next life; equal: none
   flash::TargetLook list_;                 // what the node keeps beside its targets: the last start
   std::vector<flash::Superblock> supers_;  // as of the last start

@@ -1,7 +1,6 @@
 // Heal: a shard starts its passes on its own, so a target counts as read after two of each.
 #include "tools/ledger/heal.h"
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -45,10 +44,9 @@ bool HealWatch::scrubbed(const std::string& metrics) {
 bool HealWatch::see(const std::string& metrics) {
   auto sums = metric_sums(metrics);
   // A file without them is no answer.
-  if (sums.count("varve_repair_thin_blocks") == 0 || sums.count("varve_index_thin_blocks") == 0)
+  if (sums.count("varve_repair_live") == 0 || sums.count("varve_index_thin_blocks") == 0)
     return false;
-  thin_blocks_ = static_cast<uint64_t>(
-      std::max(sums["varve_repair_thin_blocks"], sums["varve_index_thin_blocks"]));
+  thin_blocks_ = static_cast<uint64_t>(sums["varve_index_thin_blocks"]);
   auto repairs = metric_labels(metrics, kRepairs);
   const double refused = repairs["outcome=\"no_space\""], done = repairs["outcome=\"done\""];
   roomless_ = done == done_before_ && refused > 0 ? roomless_ + 1 : 0;

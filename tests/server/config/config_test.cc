@@ -80,6 +80,24 @@ TEST(Config, EveryBadSettingHasItsSentence) {
          c.faults.spill_per_mille = 5;
          c.testing = true;
        }},
+      {"--drain-target ./varve-data/target-9.dat is no target of this node; it has "
+       "./varve-data/target-0.dat, ",
+       [](ServerConfig& c) { c.drain_targets = {"./varve-data/target-9.dat"}; }},
+      {"--drain-target b is given twice",
+       [](ServerConfig& c) {
+         c.target_paths = {"a", "b", "c", "d"};
+         c.drain_targets = {"b", "b"};
+       }},
+      {"leaves 3 targets, but scheme 4+1 puts a block on 5, so nothing could be moved; give 2",
+       [](ServerConfig& c) {
+         c.scheme = {4, 1};
+         c.drain_targets = {"./varve-data/target-1.dat"};
+       }},
+      {"--drain-target is the work of repair",
+       [](ServerConfig& c) {
+         c.drain_targets = {"./varve-data/target-1.dat"};
+         c.repair_mb_per_s = 0;
+       }},
       {"need --i-am-testing", [](ServerConfig& c) { c.faults.ack_before_flush = true; }},
       {"need --i-am-testing", [](ServerConfig& c) { c.faults.stuck_target = 0; }},
       {"--fault-stuck-target is 4, but targets are numbered from 0 and there are 4",
@@ -118,6 +136,30 @@ TEST(Config, FaultsWithTheirConsentAreGood) {
   config.faults.stuck_target = 3;
   config.testing = true;
   EXPECT_TRUE(config.problems().empty());
+}
+
+TEST(Config, TargetsAreDrainedByThePathThatTheyHave) {
+  ServerConfig config = good();
+  EXPECT_FALSE(config.drains(0));
+  config.drain_targets = {"./varve-data/target-3.dat"};
+  config.scheme = {2, 1};
+  EXPECT_TRUE(config.problems().empty());
+  EXPECT_TRUE(config.drains(3) && !config.drains(2));
+  config.target_paths = {"/dev/a", "/dev/b", "/dev/c", "/dev/d"};
+  config.drain_targets = {"/dev/b"};
+  EXPECT_TRUE(config.problems().empty());
+  EXPECT_TRUE(config.drains(1) && !config.drains(3));
+  config.from_command_line = {"--drain-target"};
+  EXPECT_NE(config.print().find("drain-target = /dev/b  (command line)"), std::string::npos);
+}
+
+// Without parity there is no repair, but what moves needs room: the largest block that is pushed.
+TEST(Config, ADrainHasMemoryForTheLargestFragment) {
+  ServerConfig config = good();
+  config.drain_targets = {"./varve-data/target-3.dat"};
+  const ShardSizes sizes = shard_sizes(config, 4 * kGiB);
+  EXPECT_EQ(sizes.repair_bytes, sizes.push_bytes);
+  EXPECT_EQ(sizes.resident_bytes, sizes.arena_bytes - 3 * sizes.push_bytes);
 }
 
 TEST(Config, NamedTargetsCountThemselves) {

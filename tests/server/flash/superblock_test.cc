@@ -234,6 +234,30 @@ TEST(Superblock, AStartHasOneBootGenerationForAllTargets) {
   old.refused(Code::kInvalid, "later start");
 }
 
+// One that was emptied to be taken out and is used again: what it held is nobody's, but it must be
+// this node's still.
+TEST(Superblock, OneOfThisNodeIsFormattedAnewWhenAsked) {
+  World world;
+  const auto before = world.prepare();
+  ASSERT_TRUE(before.has_value());
+  world.options.anew = true;
+  const auto look = look_platter(world.platter, world.options, world.node);
+  ASSERT_TRUE(look.has_value());
+  EXPECT_TRUE(look->blank);
+  EXPECT_EQ(std::memcmp(look->target_uuid, before->super.target_uuid, 16), 0);
+  const auto after = world.prepare();
+  ASSERT_TRUE(after.has_value());
+  EXPECT_TRUE(after->formatted_now);
+  EXPECT_NE(std::memcmp(after->super.target_uuid, before->super.target_uuid, 16), 0);
+  world.options.anew = false;
+  const auto again = world.prepare();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(std::memcmp(again->super.target_uuid, after->super.target_uuid, 16), 0);
+  world.options.anew = true;
+  world.node[0] = std::byte{2};
+  world.refused(Code::kInvalid, "another node");
+}
+
 TEST(Superblock, ALookRefusesWhatAPreparationWouldRefuse) {
   World world;
   ASSERT_TRUE(world.prepare().has_value());

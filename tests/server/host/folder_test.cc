@@ -87,6 +87,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   records[0].capacity_bytes = 400 * kMiB;
   records[0].path = "/a folder/t 0.dat";
   records[1].index = 5;
+  records[1].drained = true;
   list.purged = {{1, 2, 0, 0}, {1, 2, 0xfedcba9876543210, 7}};
   TargetList loaded;
   EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
@@ -95,6 +96,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
   EXPECT_EQ(records_text(loaded), records_text(list));
   EXPECT_EQ(loaded.records[0].path, "/a folder/t 0.dat");
+  EXPECT_TRUE(!loaded.records[0].drained && loaded.records[1].drained);
   EXPECT_EQ(loaded.boot_generation, 7u);
   EXPECT_EQ(loaded.slices, 16u);
   EXPECT_EQ(loaded.scheme, (Scheme{4, 2}));
@@ -120,7 +122,7 @@ TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
   EXPECT_EQ(uncoded->boot_generation, 5u);
   EXPECT_EQ(uncoded->scheme, Scheme{});
   test::HostFolder folder;
-  folder.put("targets.list", "varve targets 5 1 1 1+0 further\n" + line);
+  folder.put("targets.list", "varve targets 6 1 1 1+0 further\n" + line);
   TargetList list;
   const Failure failure = load_records(folder.path(), &list);
   EXPECT_EQ(failure.exit_code, kExitEnvironment);
@@ -130,15 +132,26 @@ TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
 TEST(HostFolder, ADamagedListIsRefused) {
   const std::string zero(32, '0');
   for (const std::string& bad :
-       {std::string("x"), std::string("varve targets 1\n0 12 3 p\n"),
-        "varve targets 1\n0 " + zero + " 3 p", "varve targets 1\n77 " + zero + " 3 p\n",
+       {std::string("x"),
+        std::string("varve targets 1\n0 12 3 p\n"),
+        "varve targets 1\n0 " + zero + " 3 p",
+        "varve targets 1\n77 " + zero + " 3 p\n",
         "varve targets 1\n0 " + zero + " 3 p\n0 " + zero + " 3 p\n",
-        std::string("varve targets 1 5 1\n"), std::string("varve targets 2\n"),
-        std::string("varve targets 2 5\n"), std::string("varve targets 2 0 1\n"),
-        std::string("varve targets 2 5 65\n"), std::string("varve targets 2 4294967295 1\n"),
-        std::string("varve targets 2 5 1 x\n"), std::string("varve targets 2 5 1"),
-        std::string("varve targets 2 5 1 1+0\n"), std::string("varve targets 3 5 1\n"),
-        std::string("varve targets 3 5 1 6+1\n"), std::string("varve targets 3 5 1 1+0 x\n")}) {
+        "varve targets 5 5 1 1+0\n0 " + zero + " 3 p\ndrained 1\n",
+        "varve targets 5 5 1 1+0\n0 " + zero + " 3 p\ndrained 0\ndrained 0\n",
+        "varve targets 5 5 1 1+0\n0 " + zero + " 3 p\ndrained 0 x\n",
+        std::string("varve targets 1 5 1\n"),
+        std::string("varve targets 2\n"),
+        std::string("varve targets 2 5\n"),
+        std::string("varve targets 2 0 1\n"),
+        std::string("varve targets 2 5 65\n"),
+        std::string("varve targets 2 4294967295 1\n"),
+        std::string("varve targets 2 5 1 x\n"),
+        std::string("varve targets 2 5 1"),
+        std::string("varve targets 2 5 1 1+0\n"),
+        std::string("varve targets 3 5 1\n"),
+        std::string("varve targets 3 5 1 6+1\n"),
+        std::string("varve targets 3 5 1 1+0 x\n")}) {
     EXPECT_FALSE(parse_records(bad).has_value()) << bad;
   }
   test::HostFolder folder;

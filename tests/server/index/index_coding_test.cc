@@ -60,6 +60,35 @@ TEST(IndexCoding, MovesTheFragmentThatLiesThereAndNoOther) {
 }
 
 // What recovery finds fragment by fragment is not there for anybody but recovery, until it settles.
+// Whatever happens to blocks, the count of each target is that of the places that are on it.
+TEST(IndexCoding, CountsTheFragmentsOfEachTarget) {
+  Index index({.blocks_max = 4, .scheme = kFourTwo});
+  const auto at = [](uint32_t target, uint32_t page) {
+    return flash::Place{.target = static_cast<uint8_t>(target), .page = page, .pages = 1};
+  };
+  for (uint32_t n = 1; n <= 3; ++n) {
+    Located where;
+    ASSERT_EQ(index.insert({id_of(n), 0}, BlockState::kMemory, &where), Index::Insert::kDone);
+    for (uint32_t p = 0; p < 6; ++p)
+      index.place_add(where, p, at(p, n));
+  }
+  for (uint32_t t = 0; t < 6; ++t)
+    EXPECT_EQ(index.fragments_on(t), 3u);
+  EXPECT_EQ(index.fragments_on(6), 0u);
+  EXPECT_TRUE(index.place_move({id_of(1), 0}, at(2, 1), at(6, 1)));
+  EXPECT_EQ(index.fragments_on(2), 2u);
+  EXPECT_EQ(index.fragments_on(6), 1u);
+  index.lose(*index.find({id_of(2), 0}), 2);
+  EXPECT_EQ(index.fragments_on(2), 1u);
+  index.remove({id_of(1), 0});
+  index.drop({id_of(2), 0});
+  for (uint32_t t = 0; t < 7; ++t)
+    EXPECT_EQ(index.fragments_on(t), t < 6 ? 1u : 0u) << t;
+  index.drop({id_of(3), 0});
+  for (uint32_t t = 0; t < 7; ++t)
+    EXPECT_EQ(index.fragments_on(t), 0u);
+}
+
 TEST(IndexCoding, HidesWhatIsGatheredFromReaders) {
   Index index({.blocks_max = 4, .scheme = kFourTwo});
   const BlockId block{id_of(1), 0};

@@ -74,7 +74,7 @@ TEST(Degraded, TheNumbersOfANodeSayItsState) {
   put(sum, "varve_match_hits_total", "tier=\"dram\"", 1);
   put(sum, "varve_match_hits_total", "tier=\"flash\"", 1);
   put(sum, "varve_index_thin_blocks", "", 12);
-  NodeFacts facts{{false, false}, 2, 1, 0};
+  NodeFacts facts{{false, false}, 0, 2, 1, 0};
   DegradedSeen seen = degraded_seen(sum, facts);
   EXPECT_EQ(seen.targets_failed, 0u);
   EXPECT_EQ(seen.shards_on_fallback, 1u);
@@ -88,10 +88,13 @@ TEST(Degraded, TheNumbersOfANodeSayItsState) {
   facts.shards_counted = 3;
   EXPECT_EQ(degraded_seen(sum, facts).targets_failed, 2u);
   // Expect: a shard that never answered says nothing about the targets, a lost one stays lost.
-  facts = {{false, true}, 2, 0, 1};
+  facts = {{false, true}, 0, 2, 0, 1};
   seen = degraded_seen(sum, facts);
   EXPECT_EQ(seen.targets_failed, 1u);
   EXPECT_EQ(seen.shards_stalled, 1u);
+  // Expect: nobody misses one that was emptied and taken out.
+  facts.drained = 0b10;
+  EXPECT_EQ(degraded_seen(sum, facts).targets_failed, 0u);
 }
 
 TEST(Degraded, ABulkLoaderIsNoWarning) {

@@ -311,6 +311,78 @@ TEST_F(NodeTargets, NewOnesAreFormattedForTheSchemeAndKeepIt) {
   EXPECT_TRUE(logged("ONLY 1 OF 3 TARGETS WORK")) << log_;
 }
 
+// One that is drained works on; the list says when it was emptied, and from then on nobody misses
+// it, nor takes what may still lie there for a part of the node.
+TEST_F(NodeTargets, OneThatWasDrainedIsNotMissedAndComesBackBlank) {
+  config_.drain_targets = {path(1)};
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(targets_[1].draining && !targets_[1].drained && targets_[1].lost.ok());
+  EXPECT_FALSE(targets_[0].draining);
+  EXPECT_TRUE(logged("target 1 " + path(1) + " IS BEING DRAINED")) << log_;
+  EXPECT_FALSE(logged("NO TARGET CAN BE EMPTIED"));
+  TargetList list;
+  ASSERT_TRUE(load_records(folder_, &list).ok());
+  list.records[1].drained = true;
+  ASSERT_TRUE(save_records(folder_, list).ok());
+  // Expect: asked again, it is left alone.
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(targets_[1].drained && !targets_[1].lost.ok());
+  EXPECT_TRUE(logged("target 1 " + path(1) + " was drained")) << log_;
+  // Expect: nor is it missed when it is not there, at this start or the next.
+  config_.drain_targets.clear();
+  take_away(1);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(prepare().ok());
+    EXPECT_TRUE(targets_[1].drained && !targets_[1].lost.ok());
+    EXPECT_EQ(to_hex(targets_[1].info.super.target_uuid), uuid_);
+    EXPECT_FALSE(logged("IS LOST")) << log_;
+  }
+  // Expect: nor when the settings leave its place out, be its file there or not.
+  bring_back(1);
+  config_.targets = 1;
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_FALSE(logged("not used")) << log_;
+  // Expect: there and not asked for, it is used like a new one.
+  config_.targets = 2;
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(targets_[1].lost.ok() && !targets_[1].drained);
+  EXPECT_TRUE(targets_[1].info.formatted_now);
+  EXPECT_NE(to_hex(targets_[1].info.super.target_uuid), uuid_);
+  EXPECT_EQ(generation(1), generation(0));
+  EXPECT_TRUE(logged("formatted anew, because it was drained")) << log_;
+  // Expect: from then on it counts again.
+  take_away(1);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(logged("IS LOST")) << log_;
+}
+
+TEST_F(NodeTargets, AnotherDriveInThePlaceOfADrainedOneIsTakenAndAMistypedPathIsNot) {
+  TargetList list;
+  ASSERT_TRUE(load_records(folder_, &list).ok());
+  list.records[1].drained = true;
+  ASSERT_TRUE(save_records(folder_, list).ok());
+  take_away(1);
+  config_.target_paths = {path(0), folder_ + "/new.dat"};
+  const Failure failure = prepare();
+  EXPECT_EQ(failure.exit_code, kExitTargetRefused);
+  EXPECT_NE(failure.text.find("new.dat"), std::string::npos) << failure.text;
+  config_.create_targets = true;
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(targets_[1].lost.ok() && targets_[1].info.formatted_now);
+}
+
+TEST_F(NodeTargets, ADrainThatCannotEndIsSaid) {
+  config_.drain_targets = {path(1)};
+  take_away(0);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(logged("NO TARGET CAN BE EMPTIED NOW: besides those being drained 0 work")) << log_;
+  bring_back(0);
+  take_away(1);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(logged("cannot be drained, because it is lost")) << log_;
+  EXPECT_FALSE(targets_[1].drained);
+}
+
 TEST_F(NodeTargets, APathThatWasMistypedIsNoLoss) {
   config_.target_paths = {path(0), folder_ + "/tpyo.dat"};
   const Failure failure = prepare();

@@ -353,6 +353,46 @@ TEST(CodingRecovery, RemnantsMakeRoomForBlocksThatAreWhole) {
     expect_room_of_remnants(sound);
 }
 
+// After a crash between the copy and what it was copied from: both are found, in either order.
+TEST(CodingRecovery, OfTwoCopiesThatOnTheDrainedTargetIsGivenUp) {
+  for (const Scheme scheme : {Scheme{1, 0}, Scheme{2, 1}}) {
+    for (const bool drained_first : {true, false}) {
+      RigOptions options = coded(scheme, 4);
+      options.op.draining_targets = 0b1000;
+      Rig rig(options);
+      Catalog& catalog = rig.operations->catalog();
+      const auto tell = [&](uint32_t position, uint32_t target) {
+        const flash::FragmentInfo info{.block = rig.block(1),
+                                       .rank_count = 1,
+                                       .position = position,
+                                       .attempt = {.boot_generation = 1, .target = 0, .counter = 1},
+                                       .place = {.target = static_cast<uint8_t>(target),
+                                                 .slice = 0,
+                                                 .segment = 1,
+                                                 .page = 10 * position,
+                                                 .pages = 4,
+                                                 .lead_pages = 2},
+                                       .block_bytes = 1000,
+                                       .mark = {}};
+        rig.flash.adopt(info.place, info.block);
+        if (!catalog.recovered(info)) rig.flash.release(info.place);
+      };
+      for (uint32_t p = 1; p < scheme.k; ++p)
+        tell(p, p);
+      tell(0, drained_first ? 3 : 0);
+      tell(0, drained_first ? 0 : 3);
+      EXPECT_EQ(rig.place_of(rig.block(1)).target, 0u);
+      EXPECT_EQ(live_of(rig, 1), scheme.k);
+      EXPECT_EQ(rig.flash.fragments(), scheme.k) << "the other is dead";
+      EXPECT_EQ(rig.index.fragments_on(3), 0u);
+      EXPECT_EQ(rig.index.thin_count(), scheme.m);
+      catalog.recovery_done();
+      rig.settle();
+      EXPECT_EQ(rig.match({1}).found(), 1u);
+    }
+  }
+}
+
 // Rot that a reader finds: the extent is told lost, the block stays, the others of it are sent.
 TEST(CodingRot, CostsTheReaderARebuildOnly) {
   for (uint32_t position = 0; position < 3; ++position) {

@@ -85,6 +85,23 @@ TEST(Placer, LeavesAPositionOutWhenNoTargetIsLeftDataFirst) {
   EXPECT_EQ(rig.context->placer->usable(), 0b101u);
 }
 
+// One that is being drained takes nothing new, as if it were lost, and is no place for a move.
+TEST(Placer, GivesATargetThatIsDrainedNothing) {
+  for (const Scheme scheme : {Scheme{1, 0}, Scheme{2, 1}}) {
+    RigOptions options = coded(scheme, 4);
+    options.op.draining_targets = 0b0100;
+    Rig rig(options);
+    EXPECT_EQ(rig.context->placer->usable(), 0b1011u);
+    for (uint32_t n = 0; n < 50; ++n) {
+      Taker taker;
+      const Placer::Spots spots = place(rig, n, taker);
+      EXPECT_EQ(spots.count, scheme.width());
+      EXPECT_EQ(targets_of(spots, scheme.width()) & 0b0100, 0u);
+      EXPECT_EQ(place(rig, n, taker, 1, 0b1011).count, 0u);
+    }
+  }
+}
+
 // Repair asks for one position, beside the targets that the others of the block have.
 TEST(Placer, GivesOnePositionATargetThatNoOtherHas) {
   Rig rig(coded({2, 1}, 4));

@@ -228,6 +228,26 @@ TEST(Purge, ATargetThatIsAwayIsNamedInTheRecords) {
   EXPECT_EQ(rig.flash.killed[0].away, 1u << 1);
 }
 
+// One that was drained comes back blank, if ever: records for it would be kept for good.
+TEST(Purge, ATargetThatWasDrainedIsNotMissed) {
+  RigOptions options;
+  options.targets = 3;
+  options.op.drained_targets = 0b010;
+  Rig rig(options);
+  rig.flash.ok[1] = false;
+  purge(rig, {1});
+  ASSERT_EQ(rig.flash.killed.size(), 2u);
+  EXPECT_EQ(rig.flash.killed[0].away | rig.flash.killed[1].away, 0u);
+  rig.flash.ok[0] = false;
+  purge(rig, {1});
+  EXPECT_EQ(rig.flash.killed.back().target, 2u);
+  EXPECT_EQ(rig.flash.killed.back().away, 0b001u);
+  rig.flash.ok[2] = false;
+  auto purging = make_purge(rig, {1});
+  rig.operations->begin(purging->part);
+  EXPECT_EQ(finish(rig, *purging).code(), Code::kUnavailable);
+}
+
 // It was told nothing, so the others must speak for it: written once more, with its bit.
 TEST(Purge, ATargetThatFailsMeanwhileIsNamedInNewRecords) {
   Rig rig;

@@ -86,6 +86,7 @@ void RepairRig::boot() {
   op.lease_ms_max = 10;
   op.repair_bytes_per_s = options.bytes_per_s;
   op.repairs_max = options.repairs_max;
+  op.draining_targets = options.draining_targets;
   context = std::make_unique<OpContext>(OpContext{.reactor = *reactor,
                                                   .index = *index,
                                                   .tier = *tier,

@@ -25,6 +25,7 @@ struct RepairRigOptions {
   std::vector<uint32_t> layer_bytes = {70000, 70000, 200000, 70000, 66000};
   uint64_t bytes_per_s = 1000 * 1000 * 1000;
   uint32_t repairs_max = 4;
+  uint32_t draining_targets = 0;  // as of the next boot
 };
 
 class RepairRig : flash::FlashUser {
