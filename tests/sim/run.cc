@@ -97,7 +97,6 @@ class Run {
   }
 
   RunResult play() {
-    next_drain(false);
     world_.boot();
     const uint64_t actors = setup_.between(1, 3);
     for (uint32_t a = 0; a < actors; ++a) {
@@ -237,7 +236,7 @@ class Run {
       drained_.reset();
       emptied_ = false;
     }
-    if (gone == 0 && drains_.chance(drained_ ? 200 : 600)) {
+    if (gone == 0 && drains_.chance(drained_ ? 100 : 750)) {
       drained_ = static_cast<uint32_t>(drains_.below(world_.options().targets));
     }
     world_.drain_targets(drained_ && gone == 0 ? 1u << *drained_ : 0, gone);
