@@ -232,9 +232,9 @@ void Truth::target_emptied(uint32_t target) {
   look();
   for (auto& [block, known] : known_) {
     for (uint32_t p = 0; p < kWidthMax; ++p) {
-      const bool there = (known.copies[p] >> target & 1) != 0;
-      if (there && known.seen != 0 && exact_) tell(block, known);
-      world_.expect(!there || known.seen == 0 || !exact_,
+      const bool only = known.copies[p] == 1u << target && known.seen != 0;
+      if (only && exact_) tell(block, known);
+      world_.expect(!only || !exact_,
                     "I10 a target is said to be empty and has the one fragment of position " +
                         std::to_string(p) + " of " + named(block));
       known.copies[p] &= ~(1u << target);
