@@ -555,6 +555,7 @@ uint32_t Actor::format_of(const BlockId& block) const {
 ActorStats Actor::stats() const {
   ActorStats stats = stats_;
   stats.rebuilt_extents = core_->counters().rebuilt_extents;
+  stats.hedged_extents = core_->counters().hedges;
   stats.disconnects = core_->counters().disconnects;
   stats.corrupt_extents = core_->counters().corrupt_extents;
   return stats;

@@ -37,6 +37,7 @@ struct ActorStats {
            disconnects = 0;
   uint64_t followed_blocks = 0;  // to the end, committed
   uint64_t denied_blocks = 0;    // followed, and not committed
+  uint64_t hedged_extents = 0;
   uint64_t renewed = 0, lapsed = 0, holds = 0;
 };
 

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -130,12 +129,13 @@ bool run_apart(uint64_t seed, const varve::sim::RunOptions& options,
 // What so many seeds never do is not tested by them.
 constexpr size_t kSeedsOfAll = 100;
 bool covers_all(const varve::sim::RunResult& sum) {
-  const uint64_t all[] = {sum.kills,           sum.target_faults,  sum.pushed_blocks,
-                          sum.hit_blocks,      sum.pulled_blocks,  sum.rebuilt_extents,
-                          sum.repaired_blocks, sum.evicted_blocks, sum.audited_blocks,
-                          sum.followed_blocks, sum.denied_blocks,  sum.renewed_leases,
-                          sum.holds,           sum.purges,         sum.dropped_siblings};
-  return std::find(std::begin(all), std::end(all), 0u) == std::end(all);
+  bool all = true;
+  for (const varve::sim::RunCount& count : varve::sim::kRunCounts) {
+    if (sum.*count.of > 0) continue;
+    std::fprintf(stderr, "varve_sim: a part of the workload never happened: %s\n", count.name);
+    all = false;
+  }
+  return all;
 }
 
 }  // namespace
@@ -166,37 +166,13 @@ int main(int argc, char** argv) {
       }
     }
     std::printf("seed %" PRIu64 " hash %016" PRIx64 "\n", seed, a.hash);
-    sum.kills += a.kills;
-    sum.target_faults += a.target_faults;
-    sum.pulled_blocks += a.pulled_blocks;
-    sum.pushed_blocks += a.pushed_blocks;
-    sum.audited_blocks += a.audited_blocks;
-    sum.evicted_blocks += a.evicted_blocks;
-    sum.hit_blocks += a.hit_blocks;
-    sum.rebuilt_extents += a.rebuilt_extents;
-    sum.repaired_blocks += a.repaired_blocks;
-    sum.followed_blocks += a.followed_blocks;
-    sum.denied_blocks += a.denied_blocks;
-    sum.renewed_leases += a.renewed_leases;
-    sum.holds += a.holds;
-    sum.purges += a.purges;
-    sum.dropped_siblings += a.dropped_siblings;
-    sum.drained_targets += a.drained_targets;
+    for (const varve::sim::RunCount& count : varve::sim::kRunCounts)
+      sum.*count.of += a.*count.of;
   }
-  std::printf("sim: %zu seeds, %" PRIu64 " failed; %" PRIu64 " kills, %" PRIu64
-              " target faults, %" PRIu64 " targets drained, %" PRIu64 " blocks pushed, %" PRIu64
-              " hit, %" PRIu64 " pulled, %" PRIu64 " extents rebuilt, %" PRIu64
-              " blocks repaired, %" PRIu64 " evicted, %" PRIu64
-              " audited after the last kill, %" PRIu64 " followed to their commit, %" PRIu64
-              " to their abort, %" PRIu64 " leases renewed, %" PRIu64 " holds listed, %" PRIu64
-              " purges, %" PRIu64 " siblings dropped\n",
-              arguments.listed.size(), failed, sum.kills, sum.target_faults, sum.drained_targets,
-              sum.pushed_blocks, sum.hit_blocks, sum.pulled_blocks, sum.rebuilt_extents,
-              sum.repaired_blocks, sum.evicted_blocks, sum.audited_blocks, sum.followed_blocks,
-              sum.denied_blocks, sum.renewed_leases, sum.holds, sum.purges, sum.dropped_siblings);
-  if (arguments.listed.size() >= kSeedsOfAll && !covers_all(sum)) {
-    std::fprintf(stderr, "varve_sim: a part of the workload never happened\n");
-    return 1;
-  }
+  std::printf("sim: %zu seeds, %" PRIu64 " failed", arguments.listed.size(), failed);
+  for (const varve::sim::RunCount& count : varve::sim::kRunCounts)
+    std::printf(", %" PRIu64 " %s", sum.*count.of, count.name);
+  std::printf("\n");
+  if (arguments.listed.size() >= kSeedsOfAll && !covers_all(sum)) return 1;
   return failed == 0 ? 0 : 1;
 }

@@ -25,15 +25,17 @@ namespace varve::sim {
 namespace {
 
 // A scheme with parity, and mostly targets for it.
-void draw_coding(Random& random, NodeOptions& node) {
+void draw_coding(Random& random, Random& later, NodeOptions& node) {
   constexpr Scheme kDrawn[] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {4, 2}, {5, 2}};
   node.scheme = kDrawn[random.below(std::size(kDrawn))];
+  const bool wide = later.chance(80);  // 11 to 13 targets: seldom
+  if (wide) node.scheme = {8, 3};
   const uint32_t width = node.scheme.width();
   const bool thin = node.scheme.m > 0 && random.chance(150);
   node.targets = static_cast<uint32_t>(thin ? random.between(node.scheme.k, width - 1)
                                             : random.between(width, width + 2));
   // Many targets are small ones, or a run would be mostly zeros.
-  node.slices = node.tight && width > 2 ? 2 : 4;
+  node.slices = wide || (node.tight && width > 2) ? 2 : 4;
   node.shards = std::min(node.shards, node.slices);
   node.target_bytes = (node.tight ? 8ull : 12ull) * node.slices * kMiB;
   node.arena_bytes = node.arena_bytes / node.scheme.k * width / kPageBytes * kPageBytes;
@@ -55,7 +57,7 @@ NodeOptions draw_node(Random& random, Random later, const RunOptions& run) {
     node.target_bytes = 40 * kMiB;
   }
   node.arena_bytes = random.between(3, 6) * kMiB;
-  if (random.chance(650)) draw_coding(random, node);
+  if (random.chance(650)) draw_coding(random, later, node);
   node.faults.volatile_cache = true;
   if (random.chance(250)) node.faults.bit_rot_per_mille = 5;
   if (random.chance(250)) node.faults.read_error_per_mille = 10;
@@ -256,6 +258,7 @@ class Run {
     result_.evicted_blocks += evicted_now();
     result_.repaired_blocks +=
         static_cast<uint64_t>(world_.metric("varve_repair_blocks_total", "outcome=\"done\""));
+    result_.late_extents += static_cast<uint64_t>(world_.metric("varve_pull_extents_late_total"));
     result_.dropped_siblings +=
         static_cast<uint64_t>(world_.metric("varve_siblings_dropped_total"));
   }
@@ -417,6 +420,7 @@ class Run {
       result_.hit_blocks += stats.hit_blocks;
       result_.pulled_blocks += stats.pulled_blocks;
       result_.rebuilt_extents += stats.rebuilt_extents;
+      result_.hedged_extents += stats.hedged_extents;
       result_.followed_blocks += stats.followed_blocks;
       result_.denied_blocks += stats.denied_blocks;
       result_.renewed_leases += stats.renewed;
@@ -439,18 +443,11 @@ class Run {
     world_.check_at_rest();
     result_.hash = world_.hash();
     if (options_.trace) {
-      std::printf("scheme %s shards %u targets %u lives %u kills %" PRIu64 " faults %" PRIu64
-                  " pushed %" PRIu64 " hit %" PRIu64 " pulled %" PRIu64 " rebuilt %" PRIu64
-                  " repaired %" PRIu64 " drained %" PRIu64 " evicted %" PRIu64 " audited %" PRIu64
-                  " followed %" PRIu64 " denied %" PRIu64 " renewed %" PRIu64 " holds %" PRIu64
-                  " purges %" PRIu64 " siblings dropped %" PRIu64 "\n",
-                  world_.options().scheme.text().c_str(), world_.options().shards,
-                  world_.options().targets, world_.boots(), result_.kills, result_.target_faults,
-                  result_.pushed_blocks, result_.hit_blocks, result_.pulled_blocks,
-                  result_.rebuilt_extents, result_.repaired_blocks, result_.drained_targets,
-                  result_.evicted_blocks, result_.audited_blocks, result_.followed_blocks,
-                  result_.denied_blocks, result_.renewed_leases, result_.holds, result_.purges,
-                  result_.dropped_siblings);
+      std::printf("scheme %s shards %u targets %u lives %u", world_.options().scheme.text().c_str(),
+                  world_.options().shards, world_.options().targets, world_.boots());
+      for (const RunCount& count : kRunCounts)
+        std::printf(", %" PRIu64 " %s", result_.*count.of, count.name);
+      std::printf("\n");
     }
   }
 

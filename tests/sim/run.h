@@ -12,12 +12,37 @@ struct RunOptions {
 
 struct RunResult {
   uint64_t hash = 0;
-  uint64_t kills = 0, pushed_blocks = 0, hit_blocks = 0, pulled_blocks = 0, evicted_blocks = 0;
-  uint64_t audited_blocks = 0, target_faults = 0, rebuilt_extents = 0, repaired_blocks = 0;
-  uint64_t followed_blocks = 0, denied_blocks = 0;  // followed to their commit; not committed
-  uint64_t renewed_leases = 0, holds = 0, purges = 0;
-  uint64_t dropped_siblings = 0;
-  uint64_t drained_targets = 0;
+  uint64_t kills = 0, target_faults = 0, pushed_blocks = 0, hit_blocks = 0, pulled_blocks = 0;
+  uint64_t rebuilt_extents = 0, repaired_blocks = 0, evicted_blocks = 0, audited_blocks = 0;
+  uint64_t followed_blocks = 0, denied_blocks = 0;
+  uint64_t renewed_leases = 0, holds = 0, purges = 0, dropped_siblings = 0, drained_targets = 0;
+  uint64_t late_extents = 0, hedged_extents = 0;  // a reader was told so; it asked for the rest
+};
+
+// What is counted. Many seeds in which one of these never happened test nothing of it.
+struct RunCount {
+  uint64_t RunResult::*of;
+  const char* name;
+};
+inline constexpr RunCount kRunCounts[] = {
+    {&RunResult::kills, "kills"},
+    {&RunResult::target_faults, "target faults"},
+    {&RunResult::pushed_blocks, "blocks pushed"},
+    {&RunResult::hit_blocks, "hit"},
+    {&RunResult::pulled_blocks, "pulled"},
+    {&RunResult::rebuilt_extents, "extents rebuilt"},
+    {&RunResult::repaired_blocks, "blocks repaired"},
+    {&RunResult::evicted_blocks, "evicted"},
+    {&RunResult::audited_blocks, "audited after the last kill"},
+    {&RunResult::followed_blocks, "followed to their commit"},
+    {&RunResult::denied_blocks, "to their abort"},
+    {&RunResult::renewed_leases, "leases renewed"},
+    {&RunResult::holds, "holds listed"},
+    {&RunResult::purges, "purges"},
+    {&RunResult::drained_targets, "targets drained"},
+    {&RunResult::dropped_siblings, "runs dropped that lacked a rank"},
+    {&RunResult::late_extents, "extents late"},
+    {&RunResult::hedged_extents, "hedged"},
 };
 
 // Ends the process with a message on a broken invariant.
