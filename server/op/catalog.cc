@@ -137,6 +137,7 @@ bool Catalog::repaired(const BlockId& block, const Attempt& attempt, uint32_t po
   }
   if (!moves) {
     context_.index.place_add(*located, position, place);
+    spread(block);  // found with k fragments, two of them on one target, it could spare none before
     return true;
   }
   const flash::Place from = context_.index.place_of(*located, position);

@@ -286,6 +286,15 @@ TEST(CodingRecovery, LeavesNoTwoFragmentsOnOneTargetWhileOneCanBeSpared) {
     EXPECT_EQ(live_of(rig, 1), 2u) << "of " << found << ": k stay, crowded or not";
     EXPECT_EQ(rig.flash.fragments(), 2u);
     EXPECT_EQ(rig.match({1}).found(), 1u);
+    if (found > 2) continue;
+    // Repair writes the third; of the two on one target one can be spared then.
+    const flash::Place third{
+        .target = 2, .slice = 0, .segment = 1, .page = 50, .pages = 4, .lead_pages = 2};
+    rig.flash.adopt(third, rig.block(1));
+    const Attempt attempt{.boot_generation = 1, .target = 0, .counter = 1};
+    EXPECT_TRUE(catalog.repaired(rig.block(1), attempt, 2, third));
+    EXPECT_EQ(live_of(rig, 1), 2u);
+    EXPECT_EQ(rig.flash.fragments(), 2u);
   }
 }
 
