@@ -85,9 +85,7 @@ class FlashImpl final : public Flash {
   bool slice_ready(uint32_t slice) const override;
   bool target_ok(uint32_t target) const override { return engine(target).target.ok(); }
   bool target_suspect(uint32_t target) const override {
-    const Nanos now_ns = reactor_.now_ns();
-    return now_ns > options_.suspect_ns &&
-           engine(target).target.io.keeps_read(now_ns - options_.suspect_ns);
+    return engine(target).target.io.keeps_longer(options_.suspect_ns, options_.suspect_write_ns);
   }
   uint32_t target_count() const override { return static_cast<uint32_t>(engines_.size()); }
   uint64_t target_key(uint32_t target) const override;

@@ -93,10 +93,22 @@ bool IoQueue::idle() const {
   return true;
 }
 
-bool IoQueue::keeps_read(Nanos since_ns) const {
+bool IoQueue::keeps_longer(Nanos read_ns, Nanos write_ns) const {
+  const Nanos now_ns = reactor_.now_ns();
   for (Slot* slot = started_.front(); slot != nullptr; slot = started_.next(slot)) {
-    if (slot->started_ns >= since_ns) return false;  // and so are all behind it
-    if (slot->io_class == IoClass::kDemand) return true;
+    const Nanos kept_ns = now_ns - slot->started_ns;
+    if (kept_ns <= std::min(read_ns, write_ns)) return false;  // and so are all behind it
+    switch (slot->io.kind) {
+      case DeviceKind::kRead:  // for background reads nobody waits
+        if (slot->io_class == IoClass::kDemand && kept_ns > read_ns) return true;
+        break;
+      case DeviceKind::kWrite:
+      case DeviceKind::kFlush:
+        if (kept_ns > write_ns) return true;
+        break;
+      case DeviceKind::kDiscard:  // may take its time
+        break;
+    }
   }
   return false;
 }

@@ -71,8 +71,8 @@ class IoQueue final : public Task {
   bool ok() const { return failure_.ok(); }
   Status failure() const { return failure_; }
   bool idle() const;
-  // A demand read is at the device since before `since_ns`.
-  bool keeps_read(Nanos since_ns) const;
+  // A demand read is at the device for longer than `read_ns`, or a write or flush than `write_ns`.
+  bool keeps_longer(Nanos read_ns, Nanos write_ns) const;
   uint32_t limbo_count() const { return limbo_count_; }
 
   void run() override;

@@ -303,6 +303,42 @@ TEST(IoQueue, AStuckRequestFailsTheTargetAndGoesToLimbo) {
   EXPECT_EQ(world.queue.limbo_count(), 0u);
 }
 
+// A read that somebody waits for counts soon, a write or a flush later, other things not at all.
+TEST(IoQueue, SaysWhetherTheDeviceKeepsSomethingTooLong) {
+  const struct {
+    DeviceKind kind;
+    IoClass io_class;
+    Nanos after_ns;
+  } cases[] = {{DeviceKind::kRead, IoClass::kDemand, 100},
+               {DeviceKind::kRead, IoClass::kBackRead, kNever},
+               {DeviceKind::kWrite, IoClass::kAppend, 1000},
+               {DeviceKind::kWrite, IoClass::kBackWrite, 1000},
+               {DeviceKind::kFlush, IoClass::kFlush, 1000},
+               {DeviceKind::kDiscard, IoClass::kBackWrite, kNever}};
+  for (const auto& [kind, io_class, after_ns] : cases) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    World world;
+    One back(DeviceKind::kRead, 8, 1), one(kind, 0, 1);
+    if (kind == DeviceKind::kFlush) one.transfer.length_bytes = 0;
+    world.queue.submit(back.transfer, IoClass::kBackRead);
+    world.turn();
+    world.clock.advance_by(5000);  // of all at the device the oldest is none that counts
+    world.queue.submit(one.transfer, io_class);
+    world.turn();
+    ASSERT_EQ(world.device.waiting.size(), 2u);
+    const Nanos last_ns = after_ns == kNever ? 100000 : after_ns;
+    world.clock.advance_by(last_ns);
+    world.turn();
+    EXPECT_FALSE(world.queue.keeps_longer(100, 1000));
+    world.clock.advance_by(1);
+    world.turn();
+    EXPECT_EQ(world.queue.keeps_longer(100, 1000), after_ns != kNever);
+    world.device.answer_all();
+    world.turn();
+    EXPECT_FALSE(world.queue.keeps_longer(100, 1000));
+  }
+}
+
 TEST(IoQueue, AnIdleQueueArmsNoTimer) {
   World world;
   One one(DeviceKind::kRead, 0, 1);

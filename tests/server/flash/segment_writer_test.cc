@@ -95,5 +95,25 @@ TEST(SegmentWriter, AppendsToAFailedTargetEndUnavailable) {
   EXPECT_EQ(rig.metric("target_ok"), 0);
 }
 
+// A drive that swallows writes or flushes and is asked for nothing else is suspect too.
+TEST(SegmentWriter, AnAppendThatTheDriveKeepsMakesItSuspect) {
+  Rig rig({});
+  rig.start_and_recover();
+  rig.device(0).stuck_set(true);
+  TestFragment* kept = rig.append(1);
+  ASSERT_NE(kept, nullptr);
+  rig.settle(900 * kMillisecond);
+  rig.reactor().turn();  // reads the clock
+  EXPECT_FALSE(rig.flash().target_suspect(0));
+  rig.settle(200 * kMillisecond);
+  rig.reactor().turn();
+  EXPECT_TRUE(rig.flash().target_suspect(0));
+  EXPECT_TRUE(rig.flash().target_ok(0));
+  rig.device(0).stuck_set(false);
+  EXPECT_TRUE(rig.run_until([&] { return kept->done; }));
+  EXPECT_TRUE(kept->status.ok());
+  EXPECT_FALSE(rig.flash().target_suspect(0));
+}
+
 }  // namespace
 }  // namespace varve::flash

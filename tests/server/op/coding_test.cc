@@ -187,6 +187,23 @@ TEST(CodingPush, IsThinOnFewerTargetsAndRefusedOnFewerThanK) {
   EXPECT_EQ(reserved.loans[0].code, Code::kUnavailable);
 }
 
+// Where others suffice. Expect: nothing is written to it, and with none to spare it is needed.
+TEST(CodingPush, GoesRoundASuspectTargetWhileOthersSuffice) {
+  for (const uint32_t targets : {4u, 3u}) {
+    Rig rig(coded({2, 1}, targets));
+    rig.flash.suspect_target = 1;
+    uint32_t there = 0;
+    for (uint32_t n = 0; n < 20; ++n) {
+      rig.push({n});
+      ASSERT_EQ(live_of(rig, n), 3u) << n;
+      for (uint32_t p = 0; p < 3; ++p)
+        there += rig.place_of(rig.block(n), p).target == 1 ? 1 : 0;
+    }
+    EXPECT_EQ(there, targets == 4 ? 0u : 20u);
+    rig.expect_at_rest();
+  }
+}
+
 // A target lost while the fragments are written: k + 1 are enough, fewer are not.
 TEST(CodingPush, SurvivesALostHolderWithOneMoreThanK) {
   for (const Scheme scheme : {Scheme{4, 2}, Scheme{2, 1}}) {

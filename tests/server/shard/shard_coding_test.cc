@@ -167,5 +167,22 @@ TEST(ShardCoding, MissesWhatMoreThanItsParityTookAndStoresItAgain) {
   node.expect_at_rest();
 }
 
+// A drive that takes writes and flushes and ends none, and one target to spare. Expect: soon, and
+// long before it counts as failed, durable pushes go round it and wait no more.
+TEST(ShardCoding, PushesGoRoundATargetThatEndsNoWrites) {
+  ShardRig node(coded({2, 1}, 4));
+  node.devices[1]->stuck_set(true);
+  for (uint32_t n = 0; n < 4; ++n)
+    ASSERT_TRUE(node.push(n, wire::AckKind::kCached).ok()) << n;
+  node.run_for(1500 * kMillisecond);
+  const Nanos began_ns = node.clock.now_ns();
+  for (uint32_t n = 100; n < 130; ++n)
+    EXPECT_TRUE(node.push(n, wire::AckKind::kDurable).ok()) << n;
+  EXPECT_LT(node.clock.now_ns() - began_ns, kSecond);
+  EXPECT_EQ(node.metric("varve_target_ok_shards", "target=\"1\""), 1);
+  node.devices[1]->stuck_set(false);
+  node.expect_at_rest();
+}
+
 }  // namespace
 }  // namespace varve
