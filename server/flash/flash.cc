@@ -528,6 +528,7 @@ void FlashImpl::on_scrub_timer() {
 
 Flash::Usage FlashImpl::usage(uint32_t target) const {
   Usage usage;
+  usage.limbo = engine(target).target.io.limbo_count();
   for (const auto& log : engine(target).target.logs) {
     if (log == nullptr) continue;
     const TargetGeometry& geometry = log->geometry();

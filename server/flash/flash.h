@@ -373,6 +373,7 @@ class Flash {
   struct Usage {  // of one target, this shard's slices
     uint64_t capacity_pages = 0, live_pages = 0, reserved_pages = 0, free_segments = 0;
     uint64_t written_pages = 0;  // since the start: appended and copied
+    uint64_t limbo = 0;          // transfers whose memory the device has not given back
   };
   virtual Usage usage(uint32_t target) const = 0;
   virtual void register_metrics(

@@ -6,6 +6,7 @@
 #include "server/shard/shard.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <string>
 
@@ -21,7 +22,12 @@ constexpr Nanos kDrainPollNanos = 1 * kMillisecond;
 constexpr uint32_t kPinsPerLease = 256;  // on average, of all leases together
 
 struct UsageGauges {
-  Gauge capacity, live, reserved, free_segments, ok, fragments, draining;
+  Gauge capacity, live, reserved, free_segments, ok, suspect, limbo, fragments, draining;
+};
+
+struct Suspicion {  // of one target
+  bool now = false;
+  LogLimit log{60 * kSecond};
 };
 
 class ShardImpl final : public Shard, public flash::FlashUser {
@@ -40,7 +46,8 @@ class ShardImpl final : public Shard, public flash::FlashUser {
                             .hash_seed = env.entropy.next64()}),
         eviction_(make_leaf_first_lru(index_.base_slots_max(), targets * slices)),
         admission_(make_admit_all()),
-        usage_(targets) {
+        usage_(targets),
+        suspicions_(targets) {
     VARVE_ASSERT(slices > 0 && slices <= kSlicesMax, slices);
     VARVE_ASSERT(targets > 0 && targets <= kTargetsMax, targets);
     watch_.owner = this;
@@ -92,6 +99,10 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   OpOptions op_options() const;
   void register_metrics();
   void watch();
+  bool is_suspect(uint32_t target) const {  // one that has failed is more than that
+    return flash_->target_ok(target) && flash_->target_suspect(target);
+  }
+  void say_suspects();
 
   Reactor& reactor_;
   ShardOptions options_;
@@ -111,6 +122,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   Timer watch_;
   MetricSet metrics_;
   mutable std::vector<UsageGauges> usage_;
+  std::vector<Suspicion> suspicions_;
   mutable Gauge index_blocks_, index_thin_, index_bases_, index_bytes_, recovering_;
 };
 
@@ -187,12 +199,32 @@ void ShardImpl::watch() {
     operations_->catalog().recovery_done();
   }
   operations_->watch();
+  say_suspects();
   if (draining_ && !draining_flash_ && operations_->pushes_done()) {
     VARVE_ASSERT(context_->draining);  // so that no push begins behind this
     draining_flash_ = true;
     flash_->drain();
   }
   reactor_.arm(watch_, draining_ && !draining_flash_ ? kDrainPollNanos : kWatchNanos);
+}
+
+// Once each time that it begins, as far as it is still so when this looks.
+void ShardImpl::say_suspects() {
+  const flash::FlashOptions& limits = options_.flash;
+  for (uint32_t t = 0; t < suspicions_.size(); ++t) {
+    Suspicion& suspicion = suspicions_[t];
+    const bool was = suspicion.now;
+    suspicion.now = is_suspect(t);
+    uint64_t swallowed = 0;
+    if (was || !suspicion.now || !suspicion.log.admit(reactor_.now_ns(), &swallowed)) continue;
+    logf(LogLevel::kWarn, "shard",
+         "target %u shard %u is suspect: its device keeps a read for more than %" PRIu64
+         " ms, or a write or flush for more than %" PRIu64
+         " ms; reads and pushes go round it where other targets suffice; what is kept for %" PRIu64
+         " ms fails it; check the drive (%" PRIu64 " more not said)",
+         t, options_.shard, limits.suspect_ns / kMillisecond,
+         limits.suspect_write_ns / kMillisecond, limits.io_ns_max / kMillisecond, swallowed);
+  }
 }
 
 void ShardImpl::register_metrics() {
@@ -218,6 +250,13 @@ void ShardImpl::register_metrics() {
                  &usage_[t].fragments);
     metrics_.add({"varve_target_draining", label, "1: what it holds is moved to others."},
                  &usage_[t].draining, GaugeMerge::kMax);
+    metrics_.add(
+        {"varve_target_suspect", label,
+         "Shards for which its device keeps a read or a write for long: it is gone round."},
+        &usage_[t].suspect);
+    metrics_.add({"varve_target_limbo", label,
+                  "Transfers whose memory its device, which failed, has not given back."},
+                 &usage_[t].limbo);
   }
 }
 
@@ -238,6 +277,8 @@ MetricSnapshot ShardImpl::metrics() const {
     usage_[t].ok.set(flash_->target_ok(t) ? 1 : 0);
     usage_[t].fragments.set(index_.fragments_on(t));
     usage_[t].draining.set(options_.draining_targets >> t & 1);
+    usage_[t].suspect.set(is_suspect(t) ? 1 : 0);
+    usage_[t].limbo.set(static_cast<int64_t>(usage.limbo));
   }
   return metrics_.snapshot();
 }

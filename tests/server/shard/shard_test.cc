@@ -261,15 +261,29 @@ TEST(Shard, PullsThatWaitForAStuckTargetEndWhenItFails) {
   node.stop();
   node.boot();
   node.devices[0]->stuck_set(true);
+  ::testing::internal::CaptureStderr();
   std::vector<std::unique_ptr<Node::Parked>> parked;
   for (uint32_t i = 0; i < 12; ++i)
     parked.push_back(node.park(stuck[i % stuck.size()]));
-  node.run_for(12 * kSecond);  // io_ns_max is 10 s
+  node.run_for(5 * kSecond);
+  EXPECT_EQ(node.metric("varve_target_suspect", "target=\"0\""), 1);
+  EXPECT_EQ(node.metric("varve_target_suspect", "target=\"1\""), 0);
+  EXPECT_EQ(node.metric("varve_target_limbo", "target=\"0\""), 0);
+  node.run_for(7 * kSecond);  // io_ns_max is 10 s
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const size_t at = said.find("target 0 shard 0 is suspect");
+  EXPECT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find("is suspect", at + 20), std::string::npos) << "once";
+  EXPECT_EQ(node.metric("varve_target_suspect", "target=\"0\""), 0) << "it has failed";
+  EXPECT_GT(node.metric("varve_target_limbo", "target=\"0\""), 0);
   EXPECT_EQ(node.metric("varve_target_ok_shards", "target=\"0\""), 0);
   for (const auto& pull : parked) {
     EXPECT_TRUE(pull->back);
     EXPECT_EQ(static_cast<Code>(pull->code), Code::kUnavailable);
   }
+  node.devices[0]->stuck_set(false);
+  node.run_for(kSecond);
+  EXPECT_EQ(node.metric("varve_target_limbo", "target=\"0\""), 0) << "it gave all back";
 }
 
 TEST(Shard, OneStuckTargetLeavesTheOtherItsPushesAndPulls) {
