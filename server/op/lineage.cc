@@ -44,6 +44,7 @@ bool Lineages::is_dead(uint32_t block_slot) const {
 void Lineages::purge(uint64_t lineage, const flash::Generations& rows) {
   VARVE_ASSERT(rows.size() <= flash::kDomainsMax, rows.size());
   rows_ = rows;
+  ++walks_;
   dead_[kOther] = true;
   if (lineage == 0) {
     dead_.assign(dead_.size(), true);
@@ -58,6 +59,8 @@ void Lineages::purge(uint64_t lineage, const flash::Generations& rows) {
 }
 
 void Lineages::walked() {
+  VARVE_ASSERT(walks_ > 0);
+  if (--walks_ > 0) return;
   free_.clear();
   dead_[kOther] = false;
   for (size_t number = dead_.size(); --number > 0;) {

@@ -29,9 +29,10 @@ class Lineages {
   }
   bool is_old(const flash::LineageMark& mark) const { return flash::is_old(rows_, mark); }
   const flash::Generations& rows() const { return rows_; }
-  // A purge of a lineage (0: of the domain): what is known of it by now is dead.
+  // A purge of a lineage (0: of the domain): what is known of it by now is dead. A walk follows.
   void purge(uint64_t lineage, const flash::Generations& rows);
-  // Nothing of the index has a dead number any more: they may be given again.
+  // The walk of a purge took all out that was dead when it began. When no other walks, nothing of
+  // the index has a dead number any more, and they may be given again.
   void walked();
 
  private:
@@ -42,6 +43,7 @@ class Lineages {
   std::vector<uint16_t> numbers_;                   // by block slot
   std::vector<bool> dead_;                          // by number
   std::vector<uint16_t> free_;                      // of the dead ones, those no block has
+  uint32_t walks_ = 0;                              // purges whose walk has not ended
   std::unordered_map<uint64_t, uint16_t> current_;  // lineage -> number
 };
 

@@ -77,6 +77,25 @@ TEST(Lineage, NumbersOfWhatWasPurgedAreGivenAgain) {
   EXPECT_TRUE(lineages.is_dead(1));
 }
 
+// A number is not given again while another walk has still to find blocks of it: they would live
+// again with it (I10).
+TEST(Lineage, WalksThatOverlapGiveNumbersAgainWhenTheLastHasEnded) {
+  Lineages lineages(8, 1, {});
+  lineages.set(0, kOne);
+  lineages.set(1, kTwo);
+  lineages.purge(kOne, lineages.rows());
+  lineages.purge(kTwo, lineages.rows());
+  lineages.walked();  // of kOne: the other one has not come to block 1
+  for (uint64_t other = 100; other < 104; ++other)
+    lineages.set(2, other);
+  EXPECT_TRUE(lineages.is_dead(1));
+  EXPECT_FALSE(lineages.is_dead(2));
+  lineages.walked();
+  EXPECT_TRUE(lineages.is_dead(1));  // nobody has it any more, whatever its slot says
+  lineages.set(1, 200);
+  EXPECT_FALSE(lineages.is_dead(1));
+}
+
 TEST(Lineage, WhatHasNoNumberAndComesAfterTheWalkLives) {
   Lineages lineages(70000, 1, {});
   for (uint32_t i = 0; i < 66000; ++i)
