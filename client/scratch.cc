@@ -14,7 +14,7 @@ constexpr std::align_val_t kHugePage{2 * kMiB};  // where the system gives huge 
 
 Scratch::Scratch(uint64_t bytes_max) : capacity_(static_cast<uint32_t>(bytes_max / kColumnBytes)) {
   VARVE_ASSERT(capacity_ > 0, bytes_max);
-  memory_ = static_cast<std::byte*>(::operator new(uint64_t{capacity_} * kColumnBytes, kHugePage));
+  memory_ = static_cast<std::byte*>(::operator new (uint64_t{capacity_} * kColumnBytes, kHugePage));
   free_.reserve(capacity_);
   for (uint32_t i = capacity_; i > 0; --i)
     free_.push_back(memory_ + uint64_t{i - 1} * kColumnBytes);
