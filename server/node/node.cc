@@ -57,6 +57,7 @@ ShardOptions shard_options(const Node& node, uint32_t shard) {
       options.draining_targets |= 1u << t;
     }
   }
+  options.absent_targets = node.absent_targets;
   options.flash.shard = shard;
   options.flash.shards = config.shards;
   options.flash.scrub_interval_ns = Nanos{config.scrub_interval_s} * kSecond;
@@ -238,7 +239,10 @@ Failure prepare(Node& node) {
   if (failure.ok()) {
     failure = prepare_targets(node.config, node.identity, node.entropy, &node.targets);
   }
+  TargetList list;
+  if (failure.ok()) failure = load_records(node.config.data_dir, &list);
   if (!failure.ok()) return failure;
+  node.absent_targets = absent_targets(list, node.config.targets);
   fit_shards(node, node.targets.front().info.super.slices);
   const std::string problem = memory_problem(node.config, read_machine(""), flash_bytes(node));
   return problem.empty() ? Failure{} : environment(problem);

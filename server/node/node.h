@@ -66,6 +66,7 @@ struct Node {
   Identity identity;
   std::string token;
   std::vector<NodeTarget> targets;
+  uint32_t absent_targets = 0;  // bit t: it has target t, which is beyond --targets now
   std::vector<std::unique_ptr<ShardThread>> threads;
   std::unique_ptr<SessionTable> sessions;  // built, used and destroyed on the session shard
   MetricSet session_metrics;

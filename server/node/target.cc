@@ -420,6 +420,16 @@ Failure refusal(uint32_t index, const std::string& path, Status why) {
               code_name(why.code()) + "): " + why.what() + errno_suffix(why.errno_value())};
 }
 
+uint32_t absent_targets(const TargetList& list, uint32_t used) {
+  VARVE_ASSERT(used <= kTargetsMax, used);
+  uint32_t absent = 0;
+  for (const TargetRecord& record : list.records) {
+    VARVE_ASSERT(record.index < kTargetsMax, record.index);
+    if (record.index >= used && !record.drained) absent |= 1u << record.index;
+  }
+  return absent;
+}
+
 Failure prepare_targets(const ServerConfig& config, const Identity& identity, Entropy& entropy,
                         std::vector<NodeTarget>* targets) {
   VARVE_ASSERT(targets != nullptr && targets->empty());

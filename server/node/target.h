@@ -27,4 +27,8 @@ Failure refusal(uint32_t index, const std::string& path, Status why);
 Failure prepare_targets(const ServerConfig& config, const Identity& identity, Entropy& entropy,
                         std::vector<NodeTarget>* targets);
 
+// Bit t: the list has target t beyond those that are used now, and nobody took it out for good. It
+// may be used again, so purges count it as away.
+uint32_t absent_targets(const TargetList& list, uint32_t used);
+
 }  // namespace varve

@@ -58,6 +58,8 @@ struct OpOptions {
   uint32_t draining_targets = 0;
   uint32_t drained_targets =
       0;  // bit t: it was taken out, nobody misses it: no purge is owed to it
+  // Bit t: the node has target t, but not at this start, nor a place for it: every purge misses it.
+  uint32_t absent_targets = 0;
   Nanos cancel_poll_ns = 1 * kMillisecond;  // how often waiting pulls look at their cancel flag
   Nanos write_ns_max = 30 * kSecond;        // commit to flash: older ones are named by the watchdog
   Nanos hedge_ns = 10 * kMillisecond;       // a read at the device for longer: its reader is told

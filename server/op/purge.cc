@@ -62,8 +62,7 @@ void PurgeOp::run() {
       [[fallthrough]];
     case Stage::kKill:
       if (!kill_some()) return;  // woken by each that ends
-      if ((away_ | context_.options.drained_targets) ==
-          (1ull << context_.flash.target_count()) - 1) {
+      if (!any_took_part()) {
         return finish(Status::unavailable("no target works: a restart may bring it back"));
       }
       return finish(Status());
@@ -92,7 +91,12 @@ uint32_t PurgeOp::away() const {
     if (!context_.flash.target_ok(t)) away |= 1u << t;
   }
   // A target that was taken out comes back blank, if ever: a record for it would be kept for good.
-  return away & ~context_.options.drained_targets;
+  return (away & ~context_.options.drained_targets) | context_.options.absent_targets;
+}
+
+bool PurgeOp::any_took_part() const {
+  const uint64_t here = (1ull << context_.flash.target_count()) - 1;
+  return (here & ~uint64_t{away_ | context_.options.drained_targets}) != 0;
 }
 
 void PurgeOp::drop(const BlockId& block, const Located& located) {

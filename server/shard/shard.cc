@@ -145,6 +145,7 @@ OpOptions ShardImpl::op_options() const {
   o.repair_bytes_per_s = options_.repair_bytes_per_s;
   o.draining_targets = options_.draining_targets;
   o.drained_targets = options_.drained_targets;
+  o.absent_targets = options_.absent_targets;
   o.buffer_index = buffer_index_;
   return o;
 }

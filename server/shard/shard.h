@@ -38,7 +38,7 @@ struct ShardOptions {
   uint32_t sibling_ms_max = 60000;                  // a run that lacks a rank for longer is dropped
   uint64_t repair_bytes_per_s = 200 * 1000 * 1000;  // written on average; 0 = no repair
   uint64_t epoch = 1;                               // of the map: reserve and commit carry it
-  uint32_t draining_targets = 0, drained_targets = 0;  // as bits, see OpOptions
+  uint32_t draining_targets = 0, drained_targets = 0, absent_targets = 0;  // bits, see OpOptions
 };
 
 class Shard {

@@ -356,6 +356,18 @@ TEST_F(NodeTargets, OneThatWasDrainedIsNotMissedAndComesBackBlank) {
   EXPECT_TRUE(logged("IS LOST")) << log_;
 }
 
+// Purges of this start must be kept for it: it may be used again.
+TEST_F(NodeTargets, OneBeyondTheSettingsIsAbsentUnlessItWasDrained) {
+  config_.targets = 1;
+  ASSERT_TRUE(prepare().ok());
+  TargetList list;
+  ASSERT_TRUE(load_records(folder_, &list).ok());
+  EXPECT_EQ(absent_targets(list, 1), 0b10u);
+  EXPECT_EQ(absent_targets(list, 2), 0u);
+  list.records[1].drained = true;
+  EXPECT_EQ(absent_targets(list, 1), 0u);
+}
+
 TEST_F(NodeTargets, AnotherDriveInThePlaceOfADrainedOneIsTakenAndAMistypedPathIsNot) {
   TargetList list;
   ASSERT_TRUE(load_records(folder_, &list).ok());

@@ -248,6 +248,24 @@ TEST(Purge, ATargetThatWasDrainedIsNotMissed) {
   EXPECT_EQ(finish(rig, *purging).code(), Code::kUnavailable);
 }
 
+// One that the settings leave out now may be used again, so the records are kept for it.
+TEST(Purge, ATargetBeyondThoseOfThisStartIsNamedInTheRecords) {
+  RigOptions options;
+  options.op.absent_targets = 0b1100;
+  Rig rig(options);
+  purge(rig, {1});
+  ASSERT_EQ(rig.flash.killed.size(), 2u);
+  EXPECT_EQ(rig.flash.killed[0].away, 0b1100u);
+  rig.flash.ok[0] = false;
+  purge(rig, {1});
+  EXPECT_EQ(rig.flash.killed.back().away, 0b1101u);
+  // Expect: it is none of those that work.
+  rig.flash.ok[1] = false;
+  auto purging = make_purge(rig, {1});
+  rig.operations->begin(purging->part);
+  EXPECT_EQ(finish(rig, *purging).code(), Code::kUnavailable);
+}
+
 // It was told nothing, so the others must speak for it: written once more, with its bit.
 TEST(Purge, ATargetThatFailsMeanwhileIsNamedInNewRecords) {
   Rig rig;
