@@ -15,7 +15,9 @@
 namespace varve {
 
 PurgeOp::PurgeOp(OpContext& context) : context_(context), started_ns_(context.reactor.now_ns()) {
-  limits_.resize(wire::kIdsMax);
+  ids_.reserve(wire::kIdsMax);
+  limits_.reserve(wire::kIdsMax);
+  seen_.resize(size_t{2} * wire::kIdsMax);
   found_.reserve(size_t{kSlotsPerTurn} * kRanksMax);
   raise_.owner = this;
   raise_.on_done = [](flash::Raise& raise) {
@@ -34,6 +36,9 @@ void PurgeOp::begin(PurgePart& part) {
   if (part.what == wire::PurgeKind::kBlocks) {
     VARVE_ASSERT(part.begin <= part.end && part.end - part.begin <= wire::kIdsMax);
     stage_ = Stage::kDrop;
+    ids_.clear();
+    limits_.clear();
+    std::fill(seen_.begin(), seen_.end(), uint16_t{0});
   } else if (part.raise) {
     stage_ = Stage::kRaise;
   } else {
@@ -107,13 +112,30 @@ void PurgeOp::drop(const BlockId& block, const Located& located) {
   context_.metrics.purged_bytes.add(bytes_of(pages));
 }
 
+// A record for each would be a page for nothing.
+bool PurgeOp::is_again(uint32_t i) {
+  static_assert(std::has_single_bit(wire::kIdsMax) && wire::kIdsMax < UINT16_MAX);
+  VARVE_ASSERT(ids_.size() < wire::kIdsMax, ids_.size());
+  auto at = static_cast<size_t>(load<uint64_t>(id(i).bytes));
+  for (;; ++at) {
+    uint16_t& seen = seen_[at & (seen_.size() - 1)];
+    if (seen == 0) {
+      ids_.push_back(i);
+      seen = static_cast<uint16_t>(ids_.size());
+      return false;
+    }
+    if (id(ids_[seen - 1]) == id(i)) return true;
+  }
+}
+
 bool PurgeOp::drop_some() {
   const uint32_t count = part_->end - part_->begin;
   const uint32_t end = std::min(count, cursor_ + kIdsPerTurn);
   for (; cursor_ < end; ++cursor_) {
+    if (is_again(cursor_)) continue;
     const BaseId& base = id(cursor_);
     context_.pushes->purge(base);
-    limits_[cursor_] = context_.attempts;
+    limits_.push_back(context_.attempts);
     if (const std::optional<uint32_t> slot = context_.index.base_slot(base)) {
       context_.index.for_each_rank(*slot, [&](uint32_t rank, const Located& located) {
         drop({.base = base, .rank = rank}, located);
@@ -121,7 +143,7 @@ bool PurgeOp::drop_some() {
     }
     // What recovery has not told of yet is refused by the same limit.
     context_.catalog->killed(
-        base, {.boot_generation = boot_generation(), .target = 0, .counter = limits_[cursor_]});
+        base, {.boot_generation = boot_generation(), .target = 0, .counter = limits_.back()});
     context_.metrics.purge_ids.add();
   }
   context_.sends->drop_unwanted();
@@ -130,8 +152,7 @@ bool PurgeOp::drop_some() {
 
 bool PurgeOp::kill_some() {
   const uint32_t targets = context_.flash.target_count();
-  const uint32_t count = part_->end - part_->begin;
-  while (kill_next_ < count) {
+  while (kill_next_ < ids_.size()) {
     if (kill_target_ == targets) {
       kill_target_ = 0;
       ++kill_next_;
@@ -146,8 +167,8 @@ bool PurgeOp::kill_some() {
     record->op = this;
     flash::Kill& kill = record->kill;
     kill.target = kill_target_++;
-    kill.slice = slice_of(id(kill_next_), context_.options.slices);
-    kill.base = id(kill_next_);
+    kill.base = id(ids_[kill_next_]);
+    kill.slice = slice_of(kill.base, context_.options.slices);
     kill.limit = {
         .boot_generation = boot_generation(), .target = 0, .counter = limits_[kill_next_]};
     kill.away = away_;

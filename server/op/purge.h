@@ -47,9 +47,10 @@ class PurgeOp final : public Task {
   static constexpr uint32_t kSlotsPerTurn = 256;
   enum class Stage : uint8_t { kRaise, kRaised, kDrop, kKill, kWalk };
 
-  bool drop_some();  // true: all are dropped
-  bool kill_some();  // true: all records are flushed
-  bool walk_some();  // true: the whole index was looked at
+  bool is_again(uint32_t i);  // whether an earlier id of the part equals id i
+  bool drop_some();           // true: all are dropped
+  bool kill_some();           // true: all records are flushed
+  bool walk_some();           // true: the whole index was looked at
   void drop(const BlockId& block, const Located& located);
   void raise();
   void estimate();
@@ -62,11 +63,13 @@ class PurgeOp final : public Task {
   OpContext& context_;
   Stage stage_ = Stage::kDrop;
   PurgePart* part_ = nullptr;
-  uint32_t cursor_ = 0;  // id; slot of the index
-  // Records: of id `kill_next_`, the target `kill_target_` comes next.
+  uint32_t cursor_ = 0;         // id; slot of the index
+  std::vector<uint32_t> ids_;   // of the part, each once
+  std::vector<uint16_t> seen_;  // by hash, as 1 + place in ids_; open addressing, twice the ids
+  // Records: of ids_[kill_next_], the target `kill_target_` comes next.
   uint32_t kill_next_ = 0, kill_target_ = 0, kills_out_ = 0;
   uint32_t away_ = 0;             // bit t: target t takes no record
-  std::vector<uint64_t> limits_;  // by id: the last attempt that was granted when it was dropped
+  std::vector<uint64_t> limits_;  // as ids_: the last attempt that was granted when it was dropped
   std::vector<std::pair<BlockId, Located>> found_;  // of one turn
   flash::Raise raise_;
   Status failure_;  // of a record that a target which works did not take

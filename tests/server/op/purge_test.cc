@@ -266,6 +266,23 @@ TEST(Purge, ATargetBeyondThoseOfThisStartIsNamedInTheRecords) {
   EXPECT_EQ(finish(rig, *purging).code(), Code::kUnavailable);
 }
 
+// A record is a page for good on every target: one id named often costs no more than once.
+TEST(Purge, AnIdNamedTwiceHasOneRecordOnEachTarget) {
+  Rig rig;
+  rig.push({1, 2});
+  std::vector<uint32_t> blocks(2040, 1);
+  for (const uint32_t n : {2u, 77u, 2u, 1u, 77u})
+    blocks.push_back(n);
+  EXPECT_EQ(purge(rig, blocks)->part.blocks, 2u);
+  ASSERT_EQ(rig.flash.killed.size(), 3u * 2);
+  for (size_t i = 0; i < 6; ++i)
+    EXPECT_EQ(rig.flash.killed[i].base, rig.id(i < 2 ? 1 : i < 4 ? 2 : 77)) << i;
+  purge(rig, {1});  // nothing of the last one is left
+  EXPECT_EQ(rig.flash.killed.size(), 4u * 2);
+  rig.settle();
+  rig.expect_at_rest();
+}
+
 // It was told nothing, so the others must speak for it: written once more, with its bit.
 TEST(Purge, ATargetThatFailsMeanwhileIsNamedInNewRecords) {
   Rig rig;
