@@ -59,9 +59,12 @@ bool check_kill(const CatalogEntry& entry) {
   return entry.attempt.target == 0 && entry.lineage <= kSequenceMax;
 }
 
+uint64_t kill_until(const KillInfo& kill) {
+  return kill.away != 0 ? ~uint64_t{0} : kill.last_sequence;
+}
+
 bool kill_needed(const CatalogEntry& entry, uint64_t oldest_sequence) {
-  const KillInfo kill = kill_of(entry);
-  return kill.away != 0 || oldest_sequence <= kill.last_sequence;
+  return oldest_sequence <= kill_until(kill_of(entry));
 }
 
 void fill_kill_record(ByteSpan page, const KillInfo& kill, const HeaderExpect& at) {

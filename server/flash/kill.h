@@ -27,6 +27,9 @@ KillInfo kill_of(const CatalogEntry& entry);
 // Beside what is true of every entry: everything that a record does not use is zero.
 bool check_kill(const CatalogEntry& entry);
 
+// It is kept while another segment of its slice has a sequence up to this: for good where a target
+// was away.
+uint64_t kill_until(const KillInfo& kill);
 // Whether it must be kept while the oldest other segment of its slice has this sequence.
 bool kill_needed(const CatalogEntry& entry, uint64_t oldest_sequence);
 

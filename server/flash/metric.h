@@ -22,7 +22,7 @@ struct TargetMetrics {
   Counter kills, kills_recovered, kills_copied, kills_dropped, kill_waits, raises;
   Counter room_wanted, checkpoints, checkpoint_entries;
   Counter scrubbed, scrubbed_bytes, scrub_rot, scrub_passes;
-  Gauge ok;
+  Gauge ok, kills_live;
 
   // `labels`: which target.
   void register_in(MetricSet& set, const std::string& labels) const;

@@ -188,7 +188,7 @@ void ReclaimOp::entries() {
     const FragmentInfo info = info_of(entries_[cursor_], target_.index(), log_->slice(), victim_);
     const FlashUser::Verdict verdict = target_.user.on_reclaim(info.block, info.place);
     if (verdict == FlashUser::Verdict::kReinsert) {
-      if (copy_begin(info)) return go(Stage::kCopyRead);
+      if (copy_begin(info, nullptr)) return go(Stage::kCopyRead);
       log_->reclaim_given_up(victim_);  // no free segment to copy to: wait for one
       return give_up();
     }
@@ -202,14 +202,15 @@ void ReclaimOp::entries() {
   emptied();
 }
 
-bool ReclaimOp::copy_begin(const FragmentInfo& from) {
+bool ReclaimOp::copy_begin(const FragmentInfo& from, const KillInfo* record) {
   open_ = log_->take_reclaim(from.place.pages);
   if (open_ == nullptr) return false;
   VARVE_ASSERT(open_->segment != victim_, victim_);
   from_ = from;
-  copying_kill_ = false;
+  copying_kill_ = record != nullptr;
   io_ = &writer_.open(*log_, *open_);
-  to_ = log_->place(*open_, from.place.pages, from.place.lead_pages);
+  to_ = record != nullptr ? log_->place_kill(*open_, kill_until(*record))
+                          : log_->place(*open_, from.place.pages, from.place.lead_pages);
   copied_pages_ = 0;
   tries_ = 0;
   return true;
@@ -224,10 +225,10 @@ bool ReclaimOp::copy_kill(const CatalogEntry& entry) {
                 .page = entry.page,
                 .pages = 1,
                 .lead_pages = 1};
-  if (!copy_begin(from)) return false;
-  copying_kill_ = true;
-  const Segment& segment = log_->segment(to_.segment);
   const KillInfo kill = kill_of(entry);
+  if (!copy_begin(from, &kill)) return false;
+  target_.metrics.kills_live.add(1);
+  const Segment& segment = log_->segment(to_.segment);
   fill_kill_record(window_.span(0, 1), kill, {segment.nonce, segment.sequence, to_.page, 1});
   copy_entry_ = entry_of(kill, to_.page);
   window_count_ = 1;
@@ -319,8 +320,10 @@ void ReclaimOp::copied() {
 
 void ReclaimOp::emptied() {
   VARVE_ASSERT(cursor_ == entries_.size(), cursor_);
+  kills_over_ = std::min(kills_over_, log_->segment(victim_).kill_pages);
+  target_.metrics.kills_live.add(-int64_t{kills_over_});
   for (; kills_over_ > 0; --kills_over_)
-    log_->live_drop(victim_, 1);
+    log_->kill_drop(victim_);
   if (!copied_any_) return go(Stage::kReaders);
   stage_ = Stage::kCopyFlushed;
   flush();

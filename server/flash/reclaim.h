@@ -7,7 +7,7 @@
 // gained, the slice rests until something is released or a reservation is refused again.
 #pragma once
 
-#include "server/flash/fragment.h"
+#include "server/flash/kill.h"
 #include "server/flash/segment_writer.h"
 #include "server/flash/window_op.h"
 
@@ -58,7 +58,7 @@ class ReclaimOp final : public WindowOp {
   bool ask();
   void take_footer(Status status);
   void entries();
-  bool copy_begin(const FragmentInfo& from);
+  bool copy_begin(const FragmentInfo& from, const KillInfo* record);
   bool copy_kill(const CatalogEntry& entry);
   void copy_read();
   void copy_take(Status status);

@@ -507,7 +507,8 @@ bool RecoverOp::confirm_told(uint32_t found_count,
       }
     }
     if (is_kill(entry)) {  // still believed: only its page is given up
-      log_->live_drop(segment_, 1);
+      log_->kill_drop(segment_);
+      target_.metrics.kills_live.add(-1);
       continue;
     }
     const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment_);
@@ -554,7 +555,9 @@ bool RecoverOp::tell_scan() {
 
 void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource source) {
   if (is_kill(entry)) {
-    log_->live_add(segment, 1);  // until reclaim finds that it is not needed any more
+    log_->kill_add(
+        segment, kill_until(kill_of(entry)));  // until reclaim finds that it is not needed any more
+    target_.metrics.kills_live.add(1);
     target_.metrics.kills_recovered.add();
     return target_.user.on_killed(entry.base, entry.attempt);
   }

@@ -216,15 +216,24 @@ OpenSegment* SliceLog::take_kill() {
   return found;
 }
 
-uint64_t SliceLog::oldest_sequence(uint32_t except) const {
-  uint64_t oldest = next_sequence_;  // of one that will be opened
+SliceLog::Oldest SliceLog::oldest() const {
+  Oldest oldest{next_sequence_, segment_count(), next_sequence_};  // of one that will be opened
   for (uint32_t i = 0; i < segment_count(); ++i) {
     const Segment& segment = segments_[i];
-    if (i == except || segment.state == SegmentState::kFree) continue;
-    if (segment.state == SegmentState::kBad) return 0;
-    if (segment.sequence != 0) oldest = std::min(oldest, segment.sequence);
+    const bool bad = segment.state == SegmentState::kBad;
+    if (!bad && (segment.state == SegmentState::kFree || segment.sequence == 0)) continue;
+    const uint64_t sequence = bad ? 0 : segment.sequence;
+    if (sequence < oldest.sequence) {
+      oldest = {sequence, i, oldest.sequence};
+    } else {
+      oldest.but_for_that = std::min(oldest.but_for_that, sequence);
+    }
   }
   return oldest;
+}
+
+uint64_t SliceLog::oldest_sequence(uint32_t except) const {
+  return oldest().of_others(except);
 }
 
 Place SliceLog::place(OpenSegment& open, uint32_t pages, uint32_t lead_pages) {
@@ -244,6 +253,32 @@ Place SliceLog::place(OpenSegment& open, uint32_t pages, uint32_t lead_pages) {
   live_add(open.segment, pages);
   written_pages += pages;
   return place;
+}
+
+Place SliceLog::place_kill(OpenSegment& open, uint64_t until) {
+  const Place place = this->place(open, 1, 1);
+  kill_note(segments_[open.segment], until);
+  return place;
+}
+
+void SliceLog::kill_add(uint32_t index, uint64_t until) {
+  live_add(index, 1);
+  kill_note(segments_[index], until);
+}
+
+void SliceLog::kill_note(Segment& segment, uint64_t until) {
+  ++kill_pages_;
+  ++segment.kill_pages;
+  segment.kills_until = std::max(segment.kills_until, until);
+}
+
+void SliceLog::kill_drop(uint32_t index) {
+  Segment& segment = segments_[index];
+  VARVE_ASSERT(segment.kill_pages > 0 && segment.kill_pages <= segment.live_pages, index);
+  VARVE_ASSERT(kill_pages_ >= segment.kill_pages, kill_pages_);
+  --kill_pages_;
+  --segment.kill_pages;
+  live_drop(index, 1);
 }
 
 void SliceLog::append_ended(OpenSegment& open) {
@@ -321,12 +356,21 @@ void SliceLog::live_drop(uint32_t index, uint32_t pages) {
 }
 
 uint32_t SliceLog::gain(const Segment& segment) const {
+  return gain(segment, oldest());
+}
+
+uint32_t SliceLog::gain(const Segment& segment, const Oldest& oldest) const {
+  const auto index = static_cast<uint32_t>(&segment - segments_.data());
+  const bool over = oldest.of_others(index) > segment.kills_until;
+  const uint32_t records = over ? segment.kill_pages : 0;  // of one page each
   const uint32_t usable = geometry_.fragment_pages_max();
-  if (segment.live_count == 0) return usable;
-  const uint32_t average = segment.live_pages / segment.live_count;
+  VARVE_ASSERT(records <= segment.live_count, records, segment.live_count);
+  const uint32_t count = segment.live_count - records;
+  if (count == 0) return usable;
+  const uint32_t average = (segment.live_pages - records) / count;
   VARVE_ASSERT(average > 0);
   const uint32_t room = usable / average;
-  return room > segment.live_count ? (room - segment.live_count) * average : 0;
+  return room > count ? (room - count) * average : 0;
 }
 
 void SliceLog::stall() {
@@ -335,14 +379,15 @@ void SliceLog::stall() {
 }
 
 std::optional<uint32_t> SliceLog::victim() const {
+  const Oldest oldest = this->oldest();
   std::optional<uint32_t> best;
   for (uint32_t i = 0; i < segment_count(); ++i) {
     const Segment& segment = segments_[i];
     if (segment.state != SegmentState::kSealed || segment.footer_rotten) continue;
     if (best.has_value()) {
       const Segment& other = segments_[*best];
-      const uint32_t mine = gain(segment);
-      const uint32_t theirs = gain(other);
+      const uint32_t mine = gain(segment, oldest);
+      const uint32_t theirs = gain(other, oldest);
       if (mine < theirs) continue;
       if (mine == theirs && segment.sequence > other.sequence) continue;
     }

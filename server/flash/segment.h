@@ -65,8 +65,10 @@ struct Segment {
   uint64_t nonce = 0;
   uint32_t live_pages = 0;
   uint32_t live_count = 0;
-  uint32_t used_pages = 0;  // header page included
-  uint32_t readers = 0;     // reads queued or at the device: not erased before they are done
+  uint32_t kill_pages = 0;   // of the live ones: records
+  uint64_t kills_until = 0;  // of them the longest, see kill_until()
+  uint32_t used_pages = 0;   // header page included
+  uint32_t readers = 0;      // reads queued or at the device: not erased before they are done
   SegmentState state = SegmentState::kUnknown;
   bool footer_rotten = false;  // no victim: its footer does not say what it holds; see recovery
   OpenSegment* open = nullptr;
@@ -117,6 +119,16 @@ class SliceLog {
   // the last free one, nor reclaim's when none is free: after a crash in the middle of a victim
   // nothing may live in reclaim's segment, so that it is the free one. The pending count rises.
   OpenSegment* take_kill();
+  // Records are live pages that are counted apart, copies included, because nobody can evict them:
+  // beyond an eighth of the slice no new one is taken. Reclaim's copies always are.
+  // `until`: see kill_until().
+  Place place_kill(OpenSegment& open, uint64_t until);
+  void kill_add(uint32_t segment, uint64_t until);
+  void kill_drop(uint32_t segment);
+  uint64_t kill_pages() const { return kill_pages_; }
+  uint64_t kill_pages_max() const {
+    return uint64_t{segment_count()} * geometry_.segment_pages / 8;
+  }
   void append_ended(OpenSegment& open);
   // Open segments that may be sealed now; never-written ones become free.
   OpenSegment* next_to_seal(SealScope scope);
@@ -133,7 +145,8 @@ class SliceLog {
 
   // Pages that emptying a segment would win: how many more fragments of its own average size fit in
   // it. Not simply what is not live: one fragment of 0.6 of a segment leaves room that no other of
-  // its kind can use, and copying it around for that room would never end.
+  // its kind can use, and copying it around for that room would never end. Records that are not
+  // needed any more are as good as dead.
   uint32_t gain(const Segment& segment) const;
   // The sealed segment with the largest gain; of equal sizes that is the one with the least live
   // pages. The lowest sequence among equals.
@@ -178,11 +191,20 @@ class SliceLog {
   Queue<Kill, &Kill::next> kills;  // that wait for recovery or for room
 
  private:
+  struct Oldest {
+    uint64_t sequence = 0;
+    uint32_t segment = 0;       // that has it
+    uint64_t but_for_that = 0;  // the least of the others
+    uint64_t of_others(uint32_t than) const { return segment == than ? but_for_that : sequence; }
+  };
+  Oldest oldest() const;
+  uint32_t gain(const Segment& segment, const Oldest& oldest) const;
   bool fits(const OpenSegment& open, uint32_t pages) const;
   uint32_t kills_in_reclaim_max() const { return std::max(1u, geometry_.segment_pages / 16); }
   OpenSegment* open_new(SegmentUse use);
   void forget(OpenSegment& open);
   void free_push(uint32_t segment);
+  void kill_note(Segment& segment, uint64_t until);
 
   TargetGeometry geometry_;
   uint32_t target_;
@@ -204,6 +226,7 @@ class SliceLog {
   bool stalled_ = false;
   uint64_t stall_live_pages_ = 0;
   uint64_t live_pages_ = 0;
+  uint64_t kill_pages_ = 0;  // of these
   uint64_t reserved_pages_ = 0;
   uint64_t next_sequence_ = 1;
 };

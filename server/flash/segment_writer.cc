@@ -105,12 +105,12 @@ void SegmentWriter::append(SliceLog& log, Append& append) {
 void SegmentWriter::kill(SliceLog& log, OpenSegment& open_segment, Kill& kill) {
   VARVE_ASSERT(kill.on_done != nullptr && kill.limit.target == 0);
   SegmentIo& io = open(log, open_segment);
-  const Place place = log.place(open_segment, 1, 1);
   const KillInfo info = {.base = kill.base,
                          .limit = kill.limit,
                          .away = kill.away,
                          .domain = kill.domain,
                          .last_sequence = log.last_sequence()};
+  const Place place = log.place_kill(open_segment, kill_until(info));
   const Segment& segment = log.segment(open_segment.segment);
   Slot& slot = take_slot();
   if (slot.page == nullptr) slot.page = std::make_unique<PageMemory>(1);
@@ -129,6 +129,7 @@ void SegmentWriter::kill(SliceLog& log, OpenSegment& open_segment, Kill& kill) {
   slot.transfer.limbo.on_returned = [](void*) {};
   ++appending_;
   target_.metrics.kills.add();
+  target_.metrics.kills_live.add(1);
   target_.io.submit(slot.transfer, IoClass::kAppend);
 }
 

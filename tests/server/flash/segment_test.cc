@@ -230,6 +230,61 @@ TEST(SliceLog, OneLargeFragmentIsNoGain) {
   EXPECT_EQ(log.gain(log.segment(segment)), 0u);
 }
 
+// Seals `segment`; its sequence is what the writer would have given it.
+void seal(Log& log, OpenSegment& open, uint64_t sequence) {
+  mark_written(open);
+  log.segment(open.segment).sequence = sequence;
+  log.sequence_seen(sequence);
+  const uint32_t segment = open.segment;
+  log.sealing(open);
+  log.sealed(segment);
+}
+
+TEST(SliceLog, RecordsAreCountedApartAndOneInEightPagesAtMost) {
+  Log log(tiny());
+  EXPECT_EQ(log.kill_pages_max(), 12u * 32 / 8);
+  OpenSegment* open = log.take_kill();
+  ASSERT_NE(open, nullptr);
+  EXPECT_EQ(log.place_kill(*open, 5).pages, 1u);
+  log.kill_add(open->segment, 5);
+  EXPECT_EQ(log.kill_pages(), 2u);
+  EXPECT_EQ(log.live_pages(), 2u);
+  log.kill_drop(open->segment);
+  EXPECT_EQ(log.kill_pages(), 1u);
+  EXPECT_EQ(log.live_pages(), 1u);
+}
+
+// Goal: a segment full of records whose work is done is a victim, or they would stay for good.
+TEST(SliceLog, RecordsThatAreNotNeededAnyMoreAreAGain) {
+  Log log(tiny());
+  ASSERT_TRUE(log.reserve(30));
+  OpenSegment& first = log.take_reserved(30);  // of the time of the records
+  log.place(first, 30, 2);
+  log.append_ended(first);
+  const uint32_t old = first.segment;
+  uint32_t records = 0;
+  for (uint32_t i = 0; i < 30; ++i) {
+    OpenSegment* open = log.take_kill();
+    ASSERT_NE(open, nullptr);
+    records = open->segment;
+    log.place_kill(*open, 2);
+    log.append_ended(*open);
+  }
+  ASSERT_NE(records, old);
+  seal(log, first, 1);
+  seal(log, *log.segment(records).open, 2);
+  EXPECT_EQ(log.gain(log.segment(records)), 0u);
+  EXPECT_EQ(log.victim(), old);
+  log.live_drop(old, 30);
+  log.reclaiming(old);
+  log.erasing(old);
+  log.erased(old);
+  EXPECT_EQ(log.gain(log.segment(records)), 30u);
+  EXPECT_EQ(log.victim(), records);
+  log.kill_add(records, ~uint64_t{0});  // a target was away
+  EXPECT_EQ(log.gain(log.segment(records)), 0u);
+}
+
 TEST(SliceLog, AStalledSliceWakesUpWhenEnoughWasReleased) {
   Log log(tiny());
   ASSERT_TRUE(log.reserve(20));
