@@ -10,6 +10,7 @@
 
 #include "server/flash/checkpoint.h"
 #include "server/flash/failure_teller.h"
+#include "server/flash/kill_pump.h"
 #include "server/flash/raise.h"
 #include "server/flash/reclaim.h"
 #include "server/flash/recover.h"
@@ -20,25 +21,6 @@
 namespace varve::flash {
 
 namespace {
-
-// A record that waits for room asks again: what keeps blocks from being evicted ends by time.
-constexpr Nanos kKillRetryNs = 50 * kMillisecond;
-
-// Starts the records that may be written, in a turn of its own: none ends inside kill().
-class KillPump final : public Task {
- public:
-  using Pump = void (*)(void* owner);
-  KillPump(Reactor& reactor, Pump pump, void* owner)
-      : reactor_(reactor), pump_(pump), owner_(owner) {}
-  void wake() { reactor_.make_ready(*this); }
-  void run() override { pump_(owner_); }
-  const char* name() const override { return "flash.kill"; }
-
- private:
-  Reactor& reactor_;
-  Pump pump_;
-  void* owner_;
-};
 
 // Everything of one target; the order of the members is the order in which they need each other.
 struct Engine {
@@ -62,7 +44,6 @@ struct Engine {
   CheckpointOp checkpoint;
   ScrubOp scrub;
   SuperWriter super;
-  uint32_t kills_waiting = 0;
   KillPump* kills = nullptr;
   FailureTeller* failures = nullptr;
   std::unique_ptr<RecoverOp> recover[kRecoverOps];
@@ -119,8 +100,6 @@ class FlashImpl final : public Flash {
   static SliceLog* next_to_checkpoint(void* owner, Target& target);
   static void changed(void* owner, SliceLog& log);
   void drain_step(Engine& engine);
-  void pump_kills();
-  void pump_kills(Engine& engine, SliceLog& log);
   void raised(Status status);
   void say_recovered(const Engine& engine) const;
   void arm_checkpoint();
@@ -143,22 +122,14 @@ class FlashImpl final : public Flash {
   Gauge recover_ns_;
   Timer checkpoint_timer_;
   Timer scrub_timer_;
-  Timer kill_retry_;
 };
 
 FlashImpl::FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& options)
-    : reactor_(reactor),
-      user_(user),
-      options_(options),
-      failures_(reactor, user),
-      kills_(
-          reactor, [](void* owner) { static_cast<FlashImpl*>(owner)->pump_kills(); }, this) {
+    : reactor_(reactor), user_(user), options_(options), failures_(reactor, user), kills_(reactor) {
   checkpoint_timer_.owner = this;
   checkpoint_timer_.on_fire = [](Timer& timer) {
     static_cast<FlashImpl*>(timer.owner)->on_checkpoint_timer();
   };
-  kill_retry_.owner = this;
-  kill_retry_.on_fire = [](Timer& timer) { static_cast<FlashImpl*>(timer.owner)->kills_.wake(); };
   scrub_timer_.owner = this;
   scrub_timer_.on_fire = [](Timer& timer) {
     static_cast<FlashImpl*>(timer.owner)->on_scrub_timer();
@@ -166,7 +137,6 @@ FlashImpl::FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& opti
 }
 
 FlashImpl::~FlashImpl() {
-  reactor_.cancel(kill_retry_);
   reactor_.cancel(checkpoint_timer_);
   reactor_.cancel(scrub_timer_);
 }
@@ -192,6 +162,7 @@ void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeomet
   target.metrics.ok.set(target.ok() ? 1 : 0);
   engine.failures = &failures_;
   engine.kills = &kills_;
+  kills_.add(target, engine.writer, engine.reclaim);
   engine.super.owner = this;
   engine.super.on_done = [](void* owner, Status status) {
     static_cast<FlashImpl*>(owner)->raised(status);
@@ -342,47 +313,11 @@ void FlashImpl::release(const Place& place) {
   VARVE_ASSERT(place.segment < log.segment_count(), place.segment);
   log.live_drop(place.segment, place.pages);
   if (ReclaimOp::wants(engine(place.target).target, log)) engine(place.target).reclaim.wake();
-  if (!log.kills.empty()) kills_.wake();
 }
 
 void FlashImpl::kill(Kill& kill) {
   VARVE_ASSERT(reactor_.on_owner_core());
-  VARVE_ASSERT(kill.on_done != nullptr && kill.limit.target == 0);
-  log(kill.target, kill.slice).kills.push(&kill);
-  ++engine(kill.target).kills_waiting;
-  kills_.wake();
-}
-
-void FlashImpl::pump_kills() {
-  for (const auto& engine : engines_) {
-    for (size_t s = 0; s < engine->target.logs.size() && engine->kills_waiting > 0; ++s) {
-      if (engine->target.logs[s] != nullptr) pump_kills(*engine, *engine->target.logs[s]);
-    }
-  }
-}
-
-void FlashImpl::pump_kills(Engine& engine, SliceLog& log) {
-  while (!log.kills.empty()) {
-    const bool over = draining_ || !engine.target.ok();
-    if (!over && !log.ready) return;
-    OpenSegment* open = over ? nullptr : log.take_kill();
-    if (!over && open == nullptr) {  // as a reservation that is refused: reclaim makes room
-      log.room_refused = true;
-      log.room_refused_pages = std::max(log.room_refused_pages, 1u);
-      engine.target.metrics.kill_waits.add();
-      engine.reclaim.wake();
-      if (!kill_retry_.armed()) reactor_.arm(kill_retry_, kKillRetryNs);
-      return;
-    }
-    Kill& kill = *log.kills.pop();
-    --engine.kills_waiting;
-    if (open != nullptr) {
-      engine.writer.kill(log, *open, kill);
-      continue;
-    }
-    kill.status = Status::unavailable("a purge on a target that failed, or in a drain");
-    kill.on_done(kill);
-  }
+  kills_.push(log(kill.target, kill.slice), kill);
 }
 
 // On every target that works, at once: a raise that one of them misses is merged into it at the
@@ -418,7 +353,7 @@ void FlashImpl::changed(void* owner, SliceLog& log) {
   engine.writer.seal_quiet(log, all ? SealScope::kAll : SealScope::kFull);
   if (engine.reclaim.running() || ReclaimOp::wants(engine.target, log)) engine.reclaim.wake();
   if (log.changed_segments > 0 || log.checkpoint_wanted) self.arm_checkpoint();
-  if (!log.kills.empty()) self.kills_.wake();
+  self.kills_.changed(log);
   if (self.draining_) self.drain_step(engine);
 }
 
@@ -500,10 +435,10 @@ void FlashImpl::drain_step(Engine& engine) {
 }
 
 bool FlashImpl::idle() const {
+  if (!kills_.idle()) return false;
   for (const auto& engine : engines_) {
     if (!engine->target.io.idle() || !engine->target.flusher.idle()) return false;
     if (!engine->writer.idle() || !engine->reader.idle() || !engine->super.idle()) return false;
-    if (engine->kills_waiting > 0) return false;
     if (engine->reclaim.running() || engine->checkpoint.running() || engine->scrub.running()) {
       return false;
     }

@@ -232,8 +232,8 @@ struct Append {
   Limbo limbo;
 };
 
-// One KILL record on one target (FORMAT 7.4). It needs no reservation and does not fail for space:
-// it waits for recovery of its slice, and where a slice is full, for reclaim.
+// One KILL record on one target (FORMAT 7.4). It needs no reservation: it waits for recovery of its
+// slice, and where a slice is full, for reclaim. Of a slice an eighth at most are records.
 struct Kill {
   using Done = void (*)(Kill&);
   // in
@@ -242,7 +242,8 @@ struct Kill {
   Attempt limit;      // target 0
   uint32_t away = 0;  // bit t: target t does not take this purge
   uint32_t domain = 0;
-  // out: kOk, flushed; kUnavailable (the target failed, or a drain; it may have been written)
+  // out: kOk, flushed; kUnavailable (the target failed, or a drain; it may have been written);
+  // kNoSpace (the slice holds as many as it may: nothing was written, nothing is evicted for it)
   Status status;
   Done on_done = nullptr;  // never inside kill()
   void* owner = nullptr;

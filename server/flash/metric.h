@@ -19,7 +19,7 @@ struct TargetMetrics {
   Counter refused_bytes, dropped_generation_bytes, dropped_torn_bytes, dropped_rot_bytes;
   Counter reclaimed_segments, reinserted, reinserted_bytes, reclaim_dropped, reclaim_rot;
   Counter reclaim_unaccounted;
-  Counter kills, kills_recovered, kills_copied, kills_dropped, kill_waits, raises;
+  Counter kills, kills_recovered, kills_copied, kills_dropped, kill_waits, kills_refused, raises;
   Counter room_wanted, checkpoints, checkpoint_entries;
   Counter scrubbed, scrubbed_bytes, scrub_rot, scrub_passes;
   Gauge ok, kills_live;

@@ -133,11 +133,17 @@ void ReclaimOp::choose() {
   return wait(1);
 }
 
+// One page is wanted, which a sixteenth of a segment gives: it ends the stall.
+bool ReclaimOp::for_record() const {
+  return log_->room_refused && log_->room_refused_pages == 1;
+}
+
 // True: the user released something, so the choice may be better now.
 bool ReclaimOp::ask() {
   ++asks_;
   const uint64_t before = log_->live_pages();
-  const uint32_t pages = std::max(target_.geometry.segment_pages / 4, log_->room_refused_pages);
+  const uint32_t usual = target_.geometry.segment_pages / (for_record() ? 16 : 4);
+  const uint32_t pages = std::max(usual, log_->room_refused_pages);
   target_.metrics.room_wanted.add();
   target_.user.on_room_wanted(target_.index(), log_->slice(), pages);
   return log_->live_pages() < before;

@@ -55,6 +55,7 @@ class ReclaimOp final : public WindowOp {
   }
   void pick();
   void choose();
+  bool for_record() const;
   bool ask();
   void take_footer(Status status);
   void entries();

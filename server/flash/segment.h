@@ -182,13 +182,15 @@ class SliceLog {
   // Set by recovery, reclaim and checkpoint.
   bool ready = false;
   bool checkpoint_wanted = false;
-  bool room_refused = false;  // a reservation was refused since reclaim last looked
+  bool room_refused = false;  // a reservation (or a record: 1 page) was since reclaim last looked
   uint32_t room_refused_pages = 0;
   uint64_t checkpoint_count = 0;   // write count of the last checkpoint
   uint32_t checkpoint_area = 0;    // where the last one lies
   uint32_t changed_segments = 0;   // sealed or erased since the last checkpoint
   uint64_t written_pages = 0;      // of fragments and records, since the start
   Queue<Kill, &Kill::next> kills;  // that wait for recovery or for room
+  bool kills_wait = false;         // the first of them found no page: not before the next retry
+  Nanos kills_ask_ns = 0;          // not before: evictions for their sake
 
  private:
   struct Oldest {

@@ -138,6 +138,7 @@ bool FakeUser::on_moved(const BlockId& block, const Place& from, const Place& to
 
 void FakeUser::on_room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
   ++room_asks;
+  room_pages += pages;
   if (!may_evict) return;
   uint32_t freed = 0;
   while (freed < pages) {
@@ -380,6 +381,22 @@ TestFragment* Rig::append(uint64_t seed, uint32_t extents, uint32_t extent_bytes
   shard.flash->append(f.append);
   appended.push_back(std::move(made));
   return &f;
+}
+
+uint32_t Rig::fill(uint64_t first_seed) {
+  uint32_t count = 0;
+  uint32_t refused = 0;
+  for (uint64_t seed = first_seed; refused < 40; ++seed) {
+    TestFragment* f = append(seed, 3, 14000);
+    if (f == nullptr) {
+      ++refused;
+      settle(kSecond);
+      continue;
+    }
+    ++count;
+    run_until([&] { return f->done; });
+  }
+  return count;
 }
 
 Status Rig::kill(const BlockId& block, uint32_t target, uint32_t away) {

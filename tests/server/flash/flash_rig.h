@@ -62,7 +62,7 @@ class FakeUser final : public FlashUser {
   std::vector<FragmentInfo> told;
   std::map<BaseId, Attempt> killed;  // the limits of records, those of this start included
   uint64_t age = 0;
-  uint32_t room_asks = 0, moves = 0;
+  uint32_t room_asks = 0, room_pages = 0, moves = 0;
   bool may_evict = true;         // on_room_wanted evicts the oldest unpinned
   bool drop_in_reclaim = false;  // reclaim's victims are not worth copying
 };
@@ -124,6 +124,8 @@ class Rig {
   // Reserves and appends; null when there is no room. The user knows the place when it is done.
   TestFragment* append(uint64_t seed, uint32_t extents = 2, uint32_t extent_bytes = 6000,
                        FlushBy flush = FlushBy::kNow, uint32_t target = 0);
+  // Appends from this seed on until nothing can be reserved, whatever is waited for; how many.
+  uint32_t fill(uint64_t first_seed);
   // A purge of the block's base id on one target: the user forgets it, the record is appended.
   // `limit`: of what was granted so far.
   Status kill(const BlockId& block, uint32_t target = 0, uint32_t away = 0);

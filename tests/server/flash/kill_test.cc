@@ -201,30 +201,13 @@ TEST(Kill, ATargetThatWasAwayLearnsOfThePurgeFromTheOthers) {
   }
 }
 
-// Fills the slice until nothing can be reserved and nothing evicted.
-uint32_t fill(Rig& rig, uint64_t first_seed) {
-  uint32_t count = 0;
-  uint32_t refused = 0;
-  for (uint64_t seed = first_seed; refused < 40; ++seed) {
-    TestFragment* f = rig.append(seed, 3, 14000);
-    if (f == nullptr) {
-      ++refused;
-      rig.settle(kSecond);
-      continue;
-    }
-    ++count;
-    rig.run_until([&] { return f->done; });
-  }
-  return count;
-}
-
 TEST(Kill, AFullTargetStillTakesPurges) {
   RigOptions options = volatile_cache();
   options.slices = 1;
   Rig rig(options);
   rig.start_and_recover();
   rig.user().may_evict = false;
-  ASSERT_GT(fill(rig, 1), 10u);
+  ASSERT_GT(rig.fill(1), 10u);
   std::vector<BlockId> purged;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     ASSERT_TRUE(found(rig, test_block(seed)));

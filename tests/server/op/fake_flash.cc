@@ -183,7 +183,7 @@ void FakeFlash::finish(const Work& work) {
   if (work.append != nullptr) return finish_append(*work.append);
   if (work.kill != nullptr) {
     flash::Kill& kill = *work.kill;
-    kill.status = ok[kill.target] ? Status() : Status::unavailable("target");
+    kill.status = ok[kill.target] ? fail_kills : Status::unavailable("target");
     if (kill.status.ok()) {
       killed.push_back({kill.target, kill.slice, kill.away, kill.base, kill.limit});
     }

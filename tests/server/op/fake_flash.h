@@ -44,7 +44,7 @@ class FakeFlash final : public flash::Flash {
   flash::Place copy_of(const flash::Place& place, uint32_t target);  // the same there, as by repair
 
   bool hold_kills = false;
-  Status fail_raise;
+  Status fail_raise, fail_kills;
   Usage shown;  // of every target
 
   // --- what a test looks at

@@ -283,6 +283,24 @@ TEST(Purge, AnIdNamedTwiceHasOneRecordOnEachTarget) {
   rig.expect_at_rest();
 }
 
+// The answer says so: what was found is unreachable, and what no record ends may come back.
+TEST(Purge, WhereNoRecordIsTakenAnyMoreItIsNoSpace) {
+  Rig rig;
+  rig.push({1});
+  rig.flash.fail_kills = Status::no_space("records");
+  auto purging = make_purge(rig, {1});
+  rig.operations->begin(purging->part);
+  EXPECT_EQ(finish(rig, *purging).code(), Code::kNoSpace);
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  // Expect: nothing of it stays with the op, and a lineage needs no records.
+  rig.flash.fail_kills = Status();
+  EXPECT_TRUE(purge(rig, {1})->part.status.ok());
+  rig.flash.fail_kills = Status::no_space("records");
+  purge_lineage(rig, 0);
+  rig.settle();
+  rig.expect_at_rest();
+}
+
 // It was told nothing, so the others must speak for it: written once more, with its bit.
 TEST(Purge, ATargetThatFailsMeanwhileIsNamedInNewRecords) {
   Rig rig;
