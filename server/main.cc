@@ -93,21 +93,14 @@ void say_ready(const Node& node) {
   std::fflush(stdout);
 }
 
-// A metrics file that cannot be written at all is a setting to correct, not a line every second.
-Failure first_metrics(Node& node) {
-  const int32_t error = write_metrics(node);
-  if (error == 0) return {};
-  return environment("--metrics-file " + node.config.metrics_path() + errno_suffix(error) +
-                     "; give a path in a folder that exists and may be written");
-}
-
 Failure bring_up(Node& node, const Signals& signals) {
   Failure failure = prepare(node);
   if (failure.ok()) failure = build(node);
   // The next step serves, so from here on a signal is a stop of a node that promised something.
   signals.hold();
   if (failure.ok()) failure = start(node);
-  if (failure.ok()) failure = first_metrics(node);
+  // A metrics file that cannot be written at all is a setting to correct, not a line every second.
+  if (failure.ok()) failure = write_metrics(node);
   return failure;
 }
 

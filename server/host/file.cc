@@ -1,4 +1,4 @@
-// Small files of the data folder: read whole, replaced whole.
+// Small files of the data folder, and the metrics: read whole, replaced whole.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +12,8 @@
 namespace varve {
 
 namespace {
+
+constexpr const char* kNewSuffix = ".new";  // of a file being made
 
 int32_t write_all(int fd, std::string_view content) {
   while (!content.empty()) {
@@ -33,6 +35,26 @@ std::string place_of(const std::string& path) {
   if (real != nullptr) folder = real;
   std::free(real);
   return folder + "/" + path.substr(name);
+}
+
+constexpr std::string_view kMetricsBegin = "# HELP ";
+
+// What is at `path`, or empty when metrics may take its place. Looking must start nothing: a link
+// is not followed and a pipe or a device not opened.
+std::string no_metrics(const std::string& path) {
+  struct stat info = {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? std::string() : "cannot be looked at" + errno_suffix(errno);
+  }
+  if (!S_ISREG(info.st_mode)) return "is no regular file";
+  if (info.st_size == 0) return {};
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return "cannot be read" + errno_suffix(errno);
+  char begin[kMetricsBegin.size()];
+  const ssize_t n = ::pread(fd, begin, sizeof(begin), 0);
+  ::close(fd);
+  const bool ours = n > 0 && std::string_view(begin, static_cast<size_t>(n)) == kMetricsBegin;
+  return ours ? std::string() : "holds something else than metrics";
 }
 
 }  // namespace
@@ -66,7 +88,7 @@ bool read_file(const std::string& path, std::string* content) {
 int32_t replace_file(const std::string& path, std::string_view content, Durability durability) {
   VARVE_ASSERT(!path.empty());
   const bool durable = durability == Durability::kPowerCut;
-  const std::string temporary = path + ".new";
+  const std::string temporary = path + kNewSuffix;
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return errno;
   int32_t error = write_all(fd, content);
@@ -85,6 +107,26 @@ int32_t replace_file(const std::string& path, std::string_view content, Durabili
   if (::fsync(folder_fd) != 0) error = errno;
   ::close(folder_fd);
   return error;
+}
+
+Failure check_metrics(const std::string& path) {
+  VARVE_ASSERT(!path.empty());
+  for (const std::string& place : {path, path + kNewSuffix}) {
+    const std::string why = no_metrics(place);
+    if (why.empty()) continue;
+    return environment("--metrics-file " + path + " is not written: " + place + " " + why +
+                       ", and is left as it is; give another path, or remove it");
+  }
+  return {};
+}
+
+Failure replace_metrics(const std::string& path, std::string_view content) {
+  VARVE_ASSERT(content.starts_with(kMetricsBegin));  // or the next one would be refused
+  if (Failure failure = check_metrics(path); !failure.ok()) return failure;
+  const int32_t error = replace_file(path, content, Durability::kNone);
+  if (error == 0) return {};
+  return environment("--metrics-file " + path + " is not written" + errno_suffix(error) +
+                     "; free space, or give a path in a folder that exists and may be written");
 }
 
 bool exists(const std::string& path) {

@@ -8,6 +8,9 @@
 //      domain.salt would make every id a stranger's, so that nothing is ever found again.
 //   H2 a small file is replaced whole or not at all.
 //   H3 a limit of any cgroup above this process counts, whatever the machine has.
+//   H4 metrics replace metrics, an empty file or nothing: a mistyped path costs no target, device
+//   or
+//      secret.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +43,10 @@ enum class Durability : uint8_t { kNone, kPowerCut };
 // Answers 0 or the errno of the first step that failed (H2).
 [[nodiscard]] int32_t replace_file(const std::string& path, std::string_view content,
                                    Durability durability);
+// Whether the metrics file may be made or replaced there; and the same with the deed. At any time,
+// because another file may have come under its name since (H4).
+Failure check_metrics(const std::string& path);
+Failure replace_metrics(const std::string& path, std::string_view content);
 bool exists(const std::string& path);
 // Whether two paths, of which nothing needs to be there, name the same place in the same folder.
 bool same_place(const std::string& one, const std::string& other);

@@ -50,7 +50,7 @@ void collect(void* context) {
 
 }  // namespace
 
-int32_t write_metrics(Node& node) {
+Failure write_metrics(Node& node) {
   MetricSnapshot sum;
   NodeFacts facts;
   for (const auto& thread : node.threads) {
@@ -81,17 +81,15 @@ int32_t write_metrics(Node& node) {
          "1 while the node is worse than it should be for this reason."},
         Kind::kGauge, node.degraded.is(reason) ? 1 : 0);
   }
-  return replace_file(node.config.metrics_path(), sum.prometheus_text(), Durability::kNone);
+  return replace_metrics(node.config.metrics_path(), sum.prometheus_text());
 }
 
 void rewrite_metrics(Node& node) {
-  const int32_t error = write_metrics(node);
+  const Failure failure = write_metrics(node);
   uint64_t swallowed = 0;
-  if (error == 0 || !node.metrics_log.admit(node.clock.now_ns(), &swallowed)) return;
+  if (failure.ok() || !node.metrics_log.admit(node.clock.now_ns(), &swallowed)) return;
   logf(LogLevel::kWarn, "main",
-       "--metrics-file %s is not written%s (%llu more times since the last line); what is in it is "
-       "old; free space or check the folder",
-       node.config.metrics_path().c_str(), errno_suffix(error).c_str(),
+       "%s; the numbers in it are old (%llu more times since the last line)", failure.text.c_str(),
        static_cast<unsigned long long>(swallowed));
 }
 

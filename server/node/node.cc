@@ -234,6 +234,7 @@ Node::Node(const ServerConfig& settings)
 Failure prepare(Node& node) {
   Failure failure = take_descriptors(node.config);
   if (failure.ok()) failure = lock_folder(node.config.data_dir);
+  if (failure.ok()) failure = check_metrics(node.config.metrics_path());
   if (failure.ok()) failure = load_token(node.config.token_file, &node.token);
   if (failure.ok()) failure = load_identity(node.config.data_dir, node.entropy, &node.identity);
   if (failure.ok()) {

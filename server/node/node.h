@@ -85,8 +85,8 @@ Failure start(Node& node);
 // Says on the log what these settings came to, in two lines.
 void say_start(const Node& node);
 
-// Sums what every shard counts and replaces the metrics file; answers the errno of that.
-[[nodiscard]] int32_t write_metrics(Node& node);
+// Sums what every shard counts and replaces the metrics file.
+[[nodiscard]] Failure write_metrics(Node& node);
 // The same, later: a file that cannot be written is said once a minute and never stops the daemon.
 void rewrite_metrics(Node& node);
 

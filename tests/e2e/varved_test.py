@@ -398,6 +398,17 @@ class VarvedTest(unittest.TestCase):
         self.assertIn("--metrics-file " + path, text)
         self.assertIn("No such file or directory", text)
 
+    def test_a_metrics_file_that_is_something_else_is_refused_and_left(self):
+        path = os.path.join(self.folder.name, "precious")
+        with open(path, "w", encoding="ascii") as f:
+            f.write("a target, a secret")
+        text = self.refused(3, "--data", self.data, "--listen", "127.0.0.1:0", "--metrics-file",
+                            path, *SMALL)
+        self.assertIn(path + " holds something else than metrics", text)
+        with open(path, encoding="ascii") as f:
+            self.assertEqual(f.read(), "a target, a secret")
+        self.assertEqual(os.listdir(self.data), ["lock"])  # no target was made
+
     def test_a_metrics_file_that_goes_bad_later_is_said_once(self):
         folder = os.path.join(self.folder.name, "metrics")
         os.mkdir(folder)

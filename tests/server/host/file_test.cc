@@ -1,4 +1,5 @@
-// Goal: a small file is read whole, replaced whole, and a refusal names its errno.
+// Goal: a small file is read whole, replaced whole, and a refusal names its errno. Metrics never
+// take the place of something else (H4).
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,6 +38,60 @@ TEST(HostFile, ARefusalNamesItsErrno) {
   EXPECT_EQ(file_bytes(folder.path() + "/absent"), 0u);
   EXPECT_EQ(errno_suffix(ENOENT), ": No such file or directory");
   EXPECT_EQ(errno_suffix(0), "");
+}
+
+TEST(HostFile, MetricsReplaceMetricsAnEmptyFileOrNothing) {
+  test::HostFolder folder;
+  const std::string path = folder.path() + "/m.prom", text = "# HELP varve_a A.\n";
+  EXPECT_TRUE(replace_metrics(path, text).ok());
+  EXPECT_TRUE(replace_metrics(path, text + "varve_a 1\n").ok());
+  folder.put("m.prom", "");
+  folder.put("m.prom.new", text.substr(0, 7));  // of a daemon that was killed
+  EXPECT_TRUE(check_metrics(path).ok());
+  EXPECT_TRUE(replace_metrics(path, text).ok());
+  std::string content;
+  EXPECT_TRUE(read_file(path, &content));
+  EXPECT_EQ(content, text);
+}
+
+// As root one rename would be enough to lose a target, /dev/null or the salt.
+TEST(HostFile, MetricsReplaceNothingElseAndSayWhat) {
+  test::HostFolder folder;
+  const std::string path = folder.path() + "/m.prom", text = "# HELP varve_a A.\n";
+  const auto refused = [&](const char* why) {
+    const Failure asked = check_metrics(path), done = replace_metrics(path, text);
+    EXPECT_EQ(asked.exit_code, kExitEnvironment) << why;
+    EXPECT_EQ(asked.text, done.text);
+    EXPECT_NE(asked.text.find(why), std::string::npos) << asked.text;
+    EXPECT_NE(asked.text.find("give another path, or remove it"), std::string::npos) << asked.text;
+  };
+  for (const std::string& other :
+       {std::string("# HEL"), std::string("0123\n"), std::string(4096, '\0')}) {
+    folder.put("m.prom", other);
+    refused("m.prom holds something else than metrics");
+    std::string content;
+    EXPECT_TRUE(read_file(path, &content));
+    EXPECT_EQ(content, other);
+  }
+  std::filesystem::remove(path);
+  folder.put("m.prom.new", "mine");  // it would be cut off to write the next one
+  refused("m.prom.new holds something else than metrics");
+  std::filesystem::remove(path + ".new");
+  folder.put("real", text);
+  std::filesystem::create_symlink(folder.path() + "/real", path);
+  refused("m.prom is no regular file");
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  refused("m.prom is no regular file");
+  EXPECT_EQ(check_metrics("/dev/null").exit_code, kExitEnvironment);
+}
+
+TEST(HostFile, MetricsThatCannotBeWrittenSayWhy) {
+  test::HostFolder folder;
+  const Failure failure = replace_metrics(folder.path() + "/absent/m.prom", "# HELP varve_a A.\n");
+  EXPECT_EQ(failure.exit_code, kExitEnvironment);
+  EXPECT_NE(failure.text.find("m.prom is not written: No such file"), std::string::npos)
+      << failure.text;
 }
 
 TEST(HostFile, APlaceIsKnownByItsFolderAndName) {
