@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 
 namespace varve {
 
@@ -25,15 +26,16 @@ namespace {
 constexpr uint64_t kFillBytes = kMiB;
 constexpr uint32_t kInterruptsMax = 100;
 
-// Page-aligned memory for O_DIRECT, zeroed.
+// Page-aligned memory for O_DIRECT, zeroed; of operator new, which has a sentence where none is
+// left.
+constexpr std::align_val_t kPageAlign{kPageBytes};
 struct FreeMemory {
-  void operator()(std::byte* memory) const { std::free(memory); }
+  void operator()(std::byte* memory) const { ::operator delete(memory, kPageAlign); }
 };
 using Pages = std::unique_ptr<std::byte, FreeMemory>;
 
 Pages make_pages(uint64_t bytes) {
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, bytes));
-  VARVE_ASSERT(memory != nullptr, bytes);  // start-up: without a MiB nothing would run anyway
+  auto* memory = static_cast<std::byte*>(::operator new(bytes, kPageAlign));
   std::memset(memory, 0, bytes);
   return Pages(memory);
 }

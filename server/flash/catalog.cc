@@ -3,14 +3,17 @@
 #include "server/flash/catalog.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "server/flash/kill.h"
 
 namespace varve::flash {
 
 namespace {
+
+// Of operator new, so that the lack of memory is said as that of any other allocation is.
+constexpr std::align_val_t kPageAlign{kPageBytes};
 
 uint32_t page_crc(ConstByteSpan page, uint32_t seed) {
   const uint32_t zero = 0;
@@ -40,13 +43,12 @@ Slot slot_of(uint32_t i) {
 }  // namespace
 
 void PageMemory::Free::operator()(std::byte* bytes) const {
-  std::free(bytes);
+  ::operator delete(bytes, kPageAlign);
 }
 
 PageMemory::PageMemory(uint32_t pages)
-    : pages_(pages),
-      bytes_(static_cast<std::byte*>(std::aligned_alloc(kPageBytes, bytes_of(pages)))) {
-  VARVE_ASSERT(pages > 0 && bytes_ != nullptr, pages);
+    : pages_(pages), bytes_(static_cast<std::byte*>(::operator new(bytes_of(pages), kPageAlign))) {
+  VARVE_ASSERT(pages > 0, pages);
   std::memset(bytes_.get(), 0, bytes_of(pages));
 }
 

@@ -112,7 +112,8 @@ struct DescriptorLimit {
 // Raises the soft limit to `wanted`, or as far as the hard one lets us.
 DescriptorLimit raise_descriptors(uint64_t wanted);
 
-// From here on a failed allocation is one sentence and kExitEnvironment, not an abort.
+// From here on a failed allocation, or a thread that is refused, is one sentence and
+// kExitEnvironment, not an abort.
 void name_out_of_memory();
 
 // The calling thread, and those that it makes, leave the signals that stop the daemon, or switch

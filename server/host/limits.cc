@@ -1,5 +1,6 @@
 // What the process may use, asked for once at start: descriptors, memory of the arena, and the
-// sentence for the day when memory runs out.
+// sentences for the day when memory or threads run out.
+#include <cxxabi.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -7,7 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <exception>
 #include <new>
+#include <system_error>
+#include <typeinfo>
 
 #include "server/host/host.h"
 
@@ -20,6 +25,18 @@ void say_out_of_memory() {
   constexpr char kText[] =
       "varved: no memory is left for an allocation (limit of this process, container or machine); "
       "lower --dram-bytes or --shards, or raise the limit\n";
+  (void)!::write(STDERR_FILENO, kText, sizeof(kText) - 1);
+  ::_exit(kExitEnvironment);
+}
+
+// What std::thread throws where none is to be had. Everything else that ends the process is a bug
+// and aborts as it would.
+void say_no_thread() {
+  const std::type_info* thrown = abi::__cxa_current_exception_type();
+  if (thrown == nullptr || *thrown != typeid(std::system_error)) std::abort();
+  constexpr char kText[] =
+      "varved: no thread is to be had (limit of this user, process or container); raise it (ulimit "
+      "-u, ulimit -v, TasksMax, pids.max) or lower --shards\n";
   (void)!::write(STDERR_FILENO, kText, sizeof(kText) - 1);
   ::_exit(kExitEnvironment);
 }
@@ -42,6 +59,7 @@ DescriptorLimit raise_descriptors(uint64_t wanted) {
 
 void name_out_of_memory() {
   std::set_new_handler(say_out_of_memory);
+  std::set_terminate(say_no_thread);
 }
 
 void leave_stop_signals() {

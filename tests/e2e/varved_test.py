@@ -391,6 +391,20 @@ class VarvedTest(unittest.TestCase):
         self.assertIn("only 32 descriptors", result.stderr)
         self.assertIn("ulimit -n", result.stderr)
 
+    def test_too_little_memory_is_one_sentence(self):
+        with open(VARVED, "rb") as f:
+            if re.search(rb"__[at]san_init", f.read()):
+                self.skipTest("a sanitizer takes all addresses for itself")
+        arguments = ["--data", self.data, "--listen", "127.0.0.1:0", "--shards", "1", *SMALL]
+        for limit_kib in (50000, 100000, 150000):
+            limit = (limit_kib << 10, limit_kib << 10)
+            result = subprocess.run([VARVED, *arguments], capture_output=True, text=True,
+                                    timeout=60, check=False,
+                                    preexec_fn=lambda limit=limit: resource.setrlimit(
+                                        resource.RLIMIT_AS, limit))
+            self.assertEqual(result.returncode, 3, (limit_kib, result.stderr))
+            self.assertRegex(result.stderr, "no memory is left|no thread is to be|not be mapped")
+
     def test_a_metrics_file_that_cannot_be_written_is_refused(self):
         path = os.path.join(self.folder.name, "no", "such", "file")
         text = self.refused(3, "--data", self.data, "--listen", "127.0.0.1:0", "--metrics-file",

@@ -2,8 +2,11 @@
 #include "server/flash/catalog.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <new>
 
 namespace varve::flash {
 namespace {
@@ -175,6 +178,22 @@ TEST(SegmentHeaderPage, IsValidZeroOrInvalid) {
   }
   std::memset(page.page(0), 0, kPageBytes);
   EXPECT_EQ(read_segment_header(page.span(0, 1), expect, &read), HeaderFound::kZero);
+}
+
+[[noreturn]] void want_pages_without_memory() {
+  std::set_new_handler([] { ::_exit(3); });
+  const rlimit limit = {kGiB, kGiB};
+  ::setrlimit(RLIMIT_AS, &limit);
+  const PageMemory memory(1 << 20);
+  ::_exit(memory.pages() == 0 ? 1 : 0);
+}
+
+// Pages are memory as any other: where none is left, the daemon's sentence for that is said.
+TEST(PageMemoryDeathTest, WithoutMemoryTheNewHandlerIsAsked) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer takes all addresses for itself";
+#endif
+  EXPECT_EXIT(want_pages_without_memory(), testing::ExitedWithCode(3), "");
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <exception>
 #include <new>
+#include <system_error>
 
 #include "server/host/host.h"
 
@@ -47,6 +49,18 @@ TEST(HostLimitsDeathTest, OutOfMemoryIsOneSentenceAndItsExitCode) {
         std::get_new_handler()();
       },
       testing::ExitedWithCode(kExitEnvironment), "no memory is left.*lower --dram-bytes");
+}
+
+// What std::thread throws where there is none: by pids.max of a container, for one.
+TEST(HostLimitsDeathTest, NoThreadIsOneSentenceAndItsExitCodeAndNothingElseIs) {
+  const auto end_with = [](const std::exception_ptr& thrown) noexcept {
+    name_out_of_memory();
+    std::rethrow_exception(thrown);
+  };
+  const auto none = std::make_error_code(std::errc::resource_unavailable_try_again);
+  EXPECT_EXIT(end_with(std::make_exception_ptr(std::system_error(none))),
+              testing::ExitedWithCode(kExitEnvironment), "no thread is to be had.*TasksMax");
+  EXPECT_EXIT(end_with(std::make_exception_ptr(1)), testing::KilledBySignal(SIGABRT), "");
 }
 
 TEST(HostLimits, AThreadThatLeavesTheStopSignalsBlocksThem) {
