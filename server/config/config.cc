@@ -74,6 +74,20 @@ std::string twin_of(std::vector<std::string> texts) {
   return twin == texts.end() ? std::string() : *twin;
 }
 
+// A path stands on a line of its own in targets.list and in the log, so it must leave both
+// readable.
+void check_path(std::vector<std::string>& problems, const char* option, const std::string& path) {
+  const bool control = std::any_of(path.begin(), path.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (control) {
+    problems.push_back(std::string(option) + " has a control character; rename the path");
+  } else if (path.starts_with(' ')) {
+    problems.push_back(std::string(option) + " \"" + path +
+                       "\" begins with a blank; begin it with ./ or /");
+  }
+}
+
 // Of targets that are to be taken out: they must be there, and the others must be enough.
 void check_drains(std::vector<std::string>& problems, const ServerConfig& config) {
   if (config.drain_targets.empty() || config.targets > kTargetsMaxSetting) return;
@@ -120,6 +134,11 @@ const char* io_setting_name(IoSetting io) {
 std::vector<std::string> ServerConfig::problems() const {
   std::vector<std::string> out;
   if (data_dir.empty()) out.push_back("--data is empty; name a folder");
+  check_path(out, "--data", data_dir);
+  for (const std::string& path : target_paths) {
+    if (path.empty()) out.push_back("--target is empty; name a file or a block device");
+    check_path(out, "--target", path);
+  }
   if (!has_port(listen)) {
     out.push_back("--listen is \"" + listen + "\"; it must be HOST:PORT, like 127.0.0.1:7440");
   } else if (!is_loopback(listen) && token_file.empty()) {

@@ -45,6 +45,25 @@ TEST(Config, EveryBadSettingHasItsSentence) {
   };
   const Case cases[] = {
       {"--data is empty", [](ServerConfig& c) { c.data_dir = ""; }},
+      {"--data has a control character", [](ServerConfig& c) { c.data_dir = "a\nb"; }},
+      {"--data \" a\" begins with a blank; begin it with ./",
+       [](ServerConfig& c) { c.data_dir = " a"; }},
+      {"--target is empty",
+       [](ServerConfig& c) {
+         c.target_paths = {"a", "b", "c", ""};
+       }},
+      {"--target has a control character",
+       [](ServerConfig& c) {
+         c.target_paths = {"a", "b", "c", "d\x7f"};
+       }},
+      {"--target has a control character",
+       [](ServerConfig& c) {
+         c.target_paths = {"a", "b", "c", "\td"};
+       }},
+      {"--target \" d\" begins with a blank",
+       [](ServerConfig& c) {
+         c.target_paths = {"a", "b", "c", " d"};
+       }},
       {"must be HOST:PORT", [](ServerConfig& c) { c.listen = "127.0.0.1"; }},
       {"must be HOST:PORT", [](ServerConfig& c) { c.listen = "127.0.0.1:70000"; }},
       {"must be HOST:PORT", [](ServerConfig& c) { c.listen = ":7440"; }},
@@ -111,6 +130,13 @@ TEST(Config, EveryBadSettingHasItsSentence) {
     bad.spoil(config);
     EXPECT_TRUE(mentions(config.problems(), bad.mentioned)) << bad.mentioned;
   }
+}
+
+TEST(Config, APathMayHaveBlanksInsideAndAnyLetters) {
+  ServerConfig config = good();
+  config.data_dir = "./ a folder";
+  config.target_paths = {"/a b ", "b", "c\xc3\xa9", "d"};
+  EXPECT_TRUE(config.problems().empty());
 }
 
 TEST(Config, AllProblemsComeAtOnce) {
