@@ -192,6 +192,14 @@ Failure load_identity(const std::string& folder, Entropy& entropy, Identity* ide
         "would ever be found. Restore the file from a copy; to give the blocks up, start with "
         "an empty --data and blank targets");
   }
+  if (!has_id && exists(folder + kRecordsName)) {
+    // The list is made after node.id, so this is a loss too; one that was cut off had no targets.
+    return environment(
+        id_path +
+        " is missing, but this node had targets: they are refused to a node of another name. "
+        "Restore the file from a copy; to give the blocks up, start with an empty --data and blank "
+        "targets");
+  }
   identity->is_new = !has_id;
   if (!has_salt) failure = create_hex(salt_path, identity->domain_salt.bytes, entropy);
   if (failure.ok() && !has_id) failure = create_hex(id_path, identity->node_uuid, entropy);

@@ -49,6 +49,23 @@ TEST(HostFolder, AFirstStartThatWasCutOffGoesOn) {
   EXPECT_EQ(first.domain_salt, second.domain_salt);
 }
 
+// A new node.id would only have its own targets refused, and nobody would know why.
+TEST(HostFolder, AMissingIdOfANodeThatHadTargetsIsRefusedAndNotReplaced) {
+  test::HostFolder folder;
+  SeededEntropy entropy(1);
+  Identity identity;
+  ASSERT_TRUE(load_identity(folder.path(), entropy, &identity).ok());
+  ASSERT_TRUE(save_records(folder.path(), {1, 1, {1, 0}, {}}).ok());
+  for (const char* gone : {"/node.id", "/domain.salt"}) {  // the first alone, then both
+    ASSERT_EQ(::unlink((folder.path() + gone).c_str()), 0);
+    const Failure failure = load_identity(folder.path(), entropy, &identity);
+    EXPECT_EQ(failure.exit_code, kExitEnvironment);
+    EXPECT_TRUE(says(failure, "node.id is missing, but this node had targets")) << failure.text;
+    EXPECT_FALSE(exists(folder.path() + "/node.id"));
+  }
+  EXPECT_FALSE(exists(folder.path() + "/domain.salt"));
+}
+
 TEST(HostFolder, ADamagedIdentityIsRefused) {
   for (const char* name : {"node.id", "domain.salt"}) {
     test::HostFolder folder;
