@@ -119,7 +119,7 @@ class BlockDevice {
 
 struct FileDeviceOptions {
   std::string path;
-  uint64_t create_bytes = 0;      // create and preallocate this many when absent; 0 = must exist
+  uint64_t create_bytes = 0;  // create and preallocate this many when absent or empty; 0 = never
   uint64_t free_floor_bytes = 0;  // a creation leaves at least this many on the file system
 };
 

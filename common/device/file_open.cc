@@ -274,7 +274,7 @@ Result<OpenedFile> open_existing(const FileDeviceOptions& options, const struct 
   }
   opened.capacity_bytes = round_down(opened.capacity_bytes, kPageBytes);
   if (opened.capacity_bytes == 0) {
-    return Status::io("it is empty; remove it, so that it can be created", 0);
+    return Status::io("it is empty; bring back what it held, or have it created", 0);
   }
   VARVE_RETURN_IF_ERROR(lock(fd.get()));  // after the last close of another descriptor of it
   const Pages page = make_pages(kPageBytes);
@@ -290,6 +290,11 @@ Result<OpenedFile> open_existing(const FileDeviceOptions& options, const struct 
 Result<OpenedFile> open_target_file(const FileDeviceOptions& options) {
   VARVE_ASSERT(!options.path.empty());
   struct stat info {};
+  // An empty file is none yet: the one that is made takes its place. A link to one stays: what is
+  // made would not lie where it leads.
+  const bool is_none =
+      lstat(options.path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
+  if (is_none && options.create_bytes > 0) return create(options);
   if (stat(options.path.c_str(), &info) == 0) return open_existing(options, info);
   if (errno != ENOENT) return refuse_open(errno);
   if (options.create_bytes > 0) return create(options);

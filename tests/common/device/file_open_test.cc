@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/common/device/device_world.h"
@@ -74,7 +75,7 @@ TEST(FileOpen, RefusesWhatIsMissingEmptyOrNoFile) {
   EXPECT_EQ(missing.error().code(), Code::kUnavailable);
   EXPECT_EQ(missing.error().errno_value(), ENOENT);
   std::ofstream(path.path()) << "";
-  Result<OpenedFile> empty = open_target_file(options_for(path, kMiB));
+  Result<OpenedFile> empty = open_target_file(options_for(path, 0));
   ASSERT_FALSE(empty);
   if (empty.error().code() == Code::kUnsupported) GTEST_SKIP() << "no O_DIRECT here";
   EXPECT_EQ(empty.error().code(), Code::kIo);
@@ -88,6 +89,25 @@ TEST(FileOpen, RefusesWhatIsMissingEmptyOrNoFile) {
   ASSERT_FALSE(unaligned);
   EXPECT_EQ(unaligned.error().code(), Code::kInvalid);
   EXPECT_FALSE(exists(odd.path()));
+}
+
+TEST(FileOpen, AnEmptyFileIsMadeWhereOneMayBeCreated) {
+  TemporaryPath path("empty"), link("link");
+  std::ofstream(path.path()) << "";
+  std::filesystem::create_symlink(path.path(), link.path());
+  Result<OpenedFile> linked = open_target_file(options_for(link, kMiB));
+  ASSERT_FALSE(linked);
+  if (linked.error().code() == Code::kUnsupported) GTEST_SKIP() << "no O_DIRECT here";
+  EXPECT_EQ(linked.error().code(), Code::kIo);  // what is made would not lie where the link leads
+  OPEN_OR_SKIP(made, options_for(path, kMiB));
+  EXPECT_TRUE(made->created);
+  EXPECT_EQ(made->capacity_bytes, kMiB);
+  close(made->fd);
+  // Expect: one that holds a page is a target, and nothing is made over it.
+  OPEN_OR_SKIP(again, options_for(path, 2 * kMiB));
+  EXPECT_FALSE(again->created);
+  EXPECT_EQ(again->capacity_bytes, kMiB);
+  close(again->fd);
 }
 
 // A mistyped or unplugged drive must not become a file in memory that takes its place.
