@@ -134,6 +134,15 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
+std::string absolute(const std::string& path) {
+  VARVE_ASSERT(!path.empty());
+  if (path.front() == '/') return path;
+  char* folder = ::getcwd(nullptr, 0);
+  std::string whole = folder == nullptr ? path : std::string(folder) + "/" + path;
+  std::free(folder);
+  return whole.front() != '/' || whole.find('\n') != std::string::npos ? path : whole;
+}
+
 bool same_place(const std::string& one, const std::string& other) {
   return one == other || place_of(one) == place_of(other);
 }

@@ -48,6 +48,9 @@ enum class Durability : uint8_t { kNone, kPowerCut };
 Failure check_metrics(const std::string& path);
 Failure replace_metrics(const std::string& path, std::string_view content);
 bool exists(const std::string& path);
+// The same path from whatever folder a later start begins; as it is written where that cannot be
+// said in one line.
+std::string absolute(const std::string& path);
 // Whether two paths, of which nothing needs to be there, name the same place in the same folder.
 bool same_place(const std::string& one, const std::string& other);
 uint64_t file_bytes(const std::string& path);  // 0 = no file, or a device
@@ -72,7 +75,7 @@ struct TargetRecord {
   uint32_t index = 0;
   std::byte uuid[16] = {};
   uint64_t capacity_bytes = 0;
-  std::string path;  // where it was: told, and by it a mistyped path is known from a loss
+  std::string path;  // where it was, absolute: by it a mistyped path is known from a loss
   // It was emptied to be taken out, and is no part of the node any more: nobody misses it, and what
   // it still holds counts no more.
   bool drained = false;

@@ -324,7 +324,7 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
   std::vector<TargetRecord> records;
   for (uint32_t t = 0; t < targets.size(); ++t) {
     const flash::Superblock& super = targets[t].info.super;
-    TargetRecord record{t, {}, super.capacity_bytes, targets[t].info.path};
+    TargetRecord record{t, {}, super.capacity_bytes, absolute(targets[t].info.path)};
     std::memcpy(record.uuid, super.target_uuid, sizeof(record.uuid));
     if (targets[t].lost.ok()) {
       records.push_back(record);

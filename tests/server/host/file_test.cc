@@ -94,6 +94,20 @@ TEST(HostFile, MetricsThatCannotBeWrittenSayWhy) {
       << failure.text;
 }
 
+TEST(HostFile, APathIsTheSameFromEveryFolder) {
+  test::HostFolder folder;
+  folder.make("two\nlines");
+  const std::filesystem::path before = std::filesystem::current_path();
+  const std::string real = std::filesystem::canonical(folder.path());
+  std::filesystem::current_path(real);
+  EXPECT_EQ(absolute("t.dat"), real + "/t.dat");
+  EXPECT_EQ(absolute("./a/t.dat"), real + "/./a/t.dat");
+  EXPECT_EQ(absolute("/a/t.dat"), "/a/t.dat");
+  std::filesystem::current_path(real + "/two\nlines");
+  EXPECT_EQ(absolute("t.dat"), "t.dat");  // the list of targets has a line for each
+  std::filesystem::current_path(before);
+}
+
 TEST(HostFile, APlaceIsKnownByItsFolderAndName) {
   test::HostFolder folder;
   const std::string path = folder.path() + "/t.dat";

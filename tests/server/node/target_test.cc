@@ -394,6 +394,22 @@ TEST_F(NodeTargets, ADrainThatCannotEndIsSaid) {
   EXPECT_FALSE(targets_[1].drained);
 }
 
+// A start from another folder finds nothing there, and neither loses nor makes a target.
+TEST_F(NodeTargets, ARelativePathNamesThePlaceWhereItWas) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  config_.target_paths = {path(0), "target-1.dat"};
+  const Failure here = prepare();
+  std::filesystem::create_directory("elsewhere");
+  std::filesystem::current_path("elsewhere");
+  const Failure elsewhere = prepare();
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(here.ok()) << here.text;
+  EXPECT_EQ(elsewhere.exit_code, kExitTargetRefused);
+  EXPECT_NE(elsewhere.text.find("this node had it at /"), std::string::npos) << elsewhere.text;
+  EXPECT_NE(elsewhere.text.find("/target-1.dat: correct --target"), std::string::npos);
+}
+
 TEST_F(NodeTargets, APathThatWasMistypedIsNoLoss) {
   config_.target_paths = {path(0), folder_ + "/tpyo.dat"};
   const Failure failure = prepare();
