@@ -290,15 +290,18 @@ Result<OpenedFile> open_existing(const FileDeviceOptions& options, const struct 
 Result<OpenedFile> open_target_file(const FileDeviceOptions& options) {
   VARVE_ASSERT(!options.path.empty());
   struct stat info {};
-  // An empty file is none yet: the one that is made takes its place. A link to one stays: what is
-  // made would not lie where it leads.
-  const bool is_none =
-      lstat(options.path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
-  if (is_none && options.create_bytes > 0) return create(options);
+  const bool named = lstat(options.path.c_str(), &info) == 0;
+  // A link stays: what is made in its place would not lie where it leads.
+  const bool may_create = options.create_bytes > 0 && !(named && S_ISLNK(info.st_mode));
+  const bool is_empty = named && S_ISREG(info.st_mode) && info.st_size == 0;
+  if (may_create && is_empty) return create(options);
   if (stat(options.path.c_str(), &info) == 0) return open_existing(options, info);
   if (errno != ENOENT) return refuse_open(errno);
-  if (options.create_bytes > 0) return create(options);
-  return Status(Code::kUnavailable, "does not exist; check the drive and the path", ENOENT);
+  if (may_create) return create(options);
+  return Status(Code::kUnavailable,
+                named ? "is a link that leads nowhere; check the drive and the link"
+                      : "does not exist; check the drive and the path",
+                ENOENT);
 }
 
 Status read_pages(int fd, uint64_t offset_bytes, ByteSpan pages) {

@@ -99,6 +99,12 @@ TEST(FileOpen, AnEmptyFileIsMadeWhereOneMayBeCreated) {
   ASSERT_FALSE(linked);
   if (linked.error().code() == Code::kUnsupported) GTEST_SKIP() << "no O_DIRECT here";
   EXPECT_EQ(linked.error().code(), Code::kIo);  // what is made would not lie where the link leads
+  std::filesystem::remove(path.path());
+  Result<OpenedFile> dangling = open_target_file(options_for(link, kMiB));
+  ASSERT_FALSE(dangling);
+  EXPECT_EQ(dangling.error().errno_value(), ENOENT);
+  EXPECT_TRUE(std::filesystem::is_symlink(link.path()));
+  std::ofstream(path.path()) << "";
   OPEN_OR_SKIP(made, options_for(path, kMiB));
   EXPECT_TRUE(made->created);
   EXPECT_EQ(made->capacity_bytes, kMiB);
