@@ -128,8 +128,9 @@ void describe(CLI::App& app, ServerConfig& config) {
                  "targets that are formatted, else as they were [1+0]")
       ->type_name("K+M")
       ->expected(1);
-  app.add_flag("--create-targets", config.create_targets,
-               "make missing target files of a node that had them (their blocks are lost)");
+  app.add_flag(
+      "--create-targets", config.create_targets,
+      "make missing or empty target files of a node that had them (what lay there is lost)");
   add_bytes(app, "--free-floor-bytes", config.free_floor_bytes,
             "what creating targets leaves free on the file system [2GiB]");
   add_bytes(app, "--dram-bytes", config.dram_bytes,

@@ -42,7 +42,7 @@ void say_prepared(const Start& start, uint32_t index, const flash::TargetInfo& i
        "target %u %s: %s%s, uuid %s, %" PRIu64 " MiB, boot generation %u", index, info.path.c_str(),
        info.formatted_now ? "formatted" : "adopted",
        (start.anew >> index & 1) != 0 ? " anew, because it was drained"
-       : replaced ? " in the place of one that this node had (its blocks are lost)"
+       : replaced ? " in the place of one that this node had (what lay there is lost)"
                   : "",
        to_hex(super.target_uuid).c_str(), mib, super.boot_generation);
   const TargetRecord* record = start.record(index);
@@ -50,7 +50,7 @@ void say_prepared(const Start& start, uint32_t index, const flash::TargetInfo& i
       std::memcmp(record->uuid, super.target_uuid, sizeof(record->uuid)) != 0) {
     logf(LogLevel::kWarn, "main",
          "target %u %s is another one than at the last start, when %s with uuid %s was in its "
-         "place: what lies only there is a miss",
+         "place: what parity does not cover of that one is a miss",
          index, info.path.c_str(), record->path.c_str(), to_hex(record->uuid).c_str());
   }
   const ServerConfig& config = start.config;
@@ -107,8 +107,9 @@ Failure take_refusal(const Start& start, uint32_t index, Status why, NodeTarget*
   }
   target->lost = why;
   logf(LogLevel::kError, "main",
-       "target %u %s IS LOST: %s%s; the node starts without it and its blocks are misses; bring it "
-       "back and restart, or give a blank drive, or --create-targets for an empty file",
+       "target %u %s IS LOST: %s%s; the node starts without it, and what parity does not cover of "
+       "it is a miss; bring it back and restart, or give a blank drive, or --create-targets for an "
+       "empty file",
        index, path.c_str(), why.what(), errno_suffix(why.errno_value()).c_str());
   return {};
 }
@@ -398,7 +399,8 @@ void say_unused(const Start& start) {
   }
   if (unused.empty()) return;
   logf(LogLevel::kWarn, "main",
-       "%zu target files in %s are not used by these settings (%s ...): their blocks are misses; "
+       "%zu target files in %s are not used by these settings (%s ...): what lies there is not "
+       "read; "
        "--targets is %u",
        unused.size(), config.data_dir.c_str(), unused.front().c_str(), config.targets);
 }
