@@ -46,9 +46,16 @@ inline Format format_of(const std::vector<uint32_t>& layer_bytes, uint32_t ranks
   return format;
 }
 
+// 80 MiB would be touched for each rig.
+inline ClientOptions rig_client() {
+  ClientOptions options;
+  options.populate_scratch = false;
+  return options;
+}
+
 struct RigOptions {
   uint64_t seed = 1;
-  ClientOptions client;
+  ClientOptions client = rig_client();
   ScriptedDaemon::Options daemon;
   SimFabricOptions fabric;
   bool daemon_up = true;

@@ -345,7 +345,6 @@ TEST_F(RebuildTest, WantsNameTheLeaseAndKeepTheLimits) {
 TEST_F(RebuildTest, AFullScratchMakesLossesWait) {
   RigOptions options = coded(2, 1);
   options.client.rebuild_scratch_bytes = 56 * kMiB;
-  options.client.populate_scratch = false;  // the test holds some before there is a session
   options.client.bulk_lanes = 2;
   const uint32_t kBlocks = 6;
   KvRig rig(std::vector<uint32_t>(4, 4 * kMiB), kBlocks, options);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 
 #include "client/core.h"
@@ -54,18 +55,39 @@ TEST_F(ScratchTest, LendsAllOfARequestOrNone) {
   EXPECT_EQ(scratch_.used(), 0u);
 }
 
+// Of all its columns, those of which every page is resident.
+uint32_t resident(Scratch& scratch) {
+  Columns all;
+  EXPECT_TRUE(scratch.take(scratch.capacity(), all));
+  uint32_t count = 0;
+  for (std::byte* column : all) {
+    std::array<unsigned char, kColumnBytes / kPageBytes> pages{};
+    EXPECT_EQ(mincore(column, kColumnBytes, pages.data()), 0);
+    count += std::all_of(pages.begin(), pages.end(), [](auto page) { return (page & 1) != 0; });
+  }
+  scratch.give(all);
+  return count;
+}
+
 TEST_F(ScratchTest, IsResidentOnceItIsPopulated) {
   Scratch scratch(64 * kColumnBytes);
   scratch.populate();
-  Columns all;
-  ASSERT_TRUE(scratch.take(64, all));
-  for (std::byte* column : all) {
-    std::array<unsigned char, kColumnBytes / kPageBytes> pages{};
-    ASSERT_EQ(mincore(column, kColumnBytes, pages.data()), 0);
-    for (const unsigned char page : pages)
-      EXPECT_EQ(page & 1, 1);
+  EXPECT_EQ(resident(scratch), 64u);
+}
+
+// So that no pull waits for pages; a daemon that does not code costs nothing.
+TEST(ScratchOfAClient, IsResidentOnceItsDaemonCodes) {
+  for (const Scheme scheme : {Scheme{1, 0}, Scheme{2, 1}}) {
+    RigOptions options;
+    options.client.populate_scratch = true;
+    options.daemon.k = scheme.k;
+    options.daemon.m = scheme.m;
+    ClientRig rig(options);
+    ASSERT_TRUE(rig.run_until([&] { return rig.core->state() == SessionState::kReady; }));
+    Core& core = *dynamic_cast<Core*>(rig.core.get());
+    const uint32_t capacity = core.rebuild_scratch().capacity();
+    EXPECT_EQ(resident(core.rebuild_scratch()) == capacity, scheme.m > 0);
   }
-  scratch.give(all);
 }
 
 TEST_F(ScratchTest, TheFirstInLineIsServedBeforeASmallerOne) {
