@@ -3,6 +3,25 @@
 
 namespace varve {
 
+namespace {
+
+// What the code alone does not say: how far it got, and what to do.
+const char* refusal(Code code) {
+  switch (code) {
+    case Code::kNoSpace:
+      return "no room for what a purge leaves on the targets; purge the lineage, or the domain";
+    case Code::kUnavailable:
+      return "no target works, or the daemon stops: what was purged may be back after a restart; "
+             "purge it again";
+    case Code::kTimedOut:
+      return "it goes on at the daemon; purge it again to know when it is done";
+    default:
+      return "the daemon refused the purge";
+  }
+}
+
+}  // namespace
+
 ClientPurgeOp::ClientPurgeOp(Core& core, OpId op, PurgeRequest request)
     : ClientOp(core, op, request.tag, request.deadline_ns), request_(std::move(request)) {}
 
@@ -66,7 +85,7 @@ void ClientPurgeOp::on_frame(const wire::Frame& frame) {
                         .bytes = answer->body.bytes,
                         .erased_ns = answer->body.erased_ns};
   answered_ = true;
-  if (code != Code::kOk) return cancel(Status(code, "the daemon did not finish the purge"));
+  if (code != Code::kOk) return cancel(Status(code, refusal(code)));
   wake();
 }
 

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "tests/client/client_rig.h"
 
 namespace varve {
@@ -105,7 +108,8 @@ TEST_F(PurgeTest, AsksAgainWhatWasRefusedForNow) {
   EXPECT_EQ(asked.size(), 4u);
 }
 
-TEST_F(PurgeTest, TellsOnceWhatTheDaemonCouldNotFinish) {
+TEST_F(PurgeTest, TellsOnceWhatTheDaemonCouldNotFinishAndWhatToDo) {
+  std::set<std::string> remedies;
   for (const Code code : {Code::kUnavailable, Code::kNoSpace, Code::kTimedOut}) {
     asked.clear();
     answer.code = static_cast<uint8_t>(code);
@@ -113,7 +117,9 @@ TEST_F(PurgeTest, TellsOnceWhatTheDaemonCouldNotFinish) {
     EXPECT_EQ(event.status.code(), code);
     EXPECT_EQ(event.purged.blocks, 4u) << "what is unreachable already";
     EXPECT_EQ(asked.size(), 1u);
+    remedies.insert(event.status.what());
   }
+  EXPECT_EQ(remedies.size(), 3u);
 }
 
 TEST_F(PurgeTest, EndsAtItsDeadlineAndWithItsSession) {

@@ -520,7 +520,8 @@ void Actor::check_push_end(const BlockId& block, Code code, const Status& status
     return;
   }
   Push& push = library_.oracle.push(block, granted->attempt);
-  const bool told = status.ok() && !cancelled_;
+  // `unavailable` says that a target failed under it: what was written may be found all the same.
+  const bool told = status.ok() && !cancelled_ && code != Code::kUnavailable;
   push.end = code == Code::kOk ? Push::End::kKept : told ? Push::End::kNot : Push::End::kUnknown;
   world_.expect(code != Code::kOk || !push.denied,
                 "I2 a follower was told that a push failed which was acknowledged");

@@ -27,7 +27,7 @@ struct Push {
     kOpen,
     kKept,     // acknowledged
     kNot,      // refused: it was not committed, and never will be
-    kUnknown,  // its writer left before it was told
+    kUnknown,  // its writer left before it was told, or its targets failed under it
   };
   uint64_t salt = 0;
   bool durable = false;  // as its writer asked
