@@ -38,6 +38,7 @@ std::string place_of(const std::string& path) {
 }
 
 constexpr std::string_view kMetricsBegin = "# HELP ";
+constexpr off_t kCutBytesMax = 16 * 1024 * 1024;
 
 // What is at `path`, or empty when metrics may take its place. Looking must start nothing: a link
 // is not followed and a pipe or a device not opened.
@@ -53,7 +54,10 @@ std::string no_metrics(const std::string& path) {
   char begin[kMetricsBegin.size()];
   const ssize_t n = ::pread(fd, begin, sizeof(begin), 0);
   ::close(fd);
-  const bool ours = n > 0 && std::string_view(begin, static_cast<size_t>(n)) == kMetricsBegin;
+  const std::string_view got(begin, n > 0 ? static_cast<size_t>(n) : 0);
+  // A power cut may leave zeros of metrics, which are not flushed; a target is never as small.
+  const bool cut = info.st_size < kCutBytesMax && got == std::string(got.size(), '\0');
+  const bool ours = !got.empty() && (got == kMetricsBegin || cut);
   return ours ? std::string() : "holds something else than metrics";
 }
 

@@ -8,9 +8,8 @@
 //      domain.salt would make every id a stranger's, so that nothing is ever found again.
 //   H2 a small file is replaced whole or not at all.
 //   H3 a limit of any cgroup above this process counts, whatever the machine has.
-//   H4 metrics replace metrics, an empty file or nothing: a mistyped path costs no target, device
-//   or
-//      secret.
+//   H4 metrics replace metrics, what a power cut left of them or nothing: a mistyped path costs no
+//      target, device or secret.
 #pragma once
 
 #include <cstdint>

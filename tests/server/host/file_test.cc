@@ -54,6 +54,14 @@ TEST(HostFile, MetricsReplaceMetricsAnEmptyFileOrNothing) {
   EXPECT_EQ(content, text);
 }
 
+// They are not flushed: the next start must not be refused for it.
+TEST(HostFile, MetricsReplaceTheZerosThatAPowerCutLeaves) {
+  test::HostFolder folder;
+  folder.put("m.prom", std::string(4096, '\0'));
+  EXPECT_TRUE(check_metrics(folder.path() + "/m.prom").ok());
+  EXPECT_TRUE(replace_metrics(folder.path() + "/m.prom", "# HELP a b\n").ok());
+}
+
 // As root one rename would be enough to lose a target, /dev/null or the salt.
 TEST(HostFile, MetricsReplaceNothingElseAndSayWhat) {
   test::HostFolder folder;
@@ -65,14 +73,17 @@ TEST(HostFile, MetricsReplaceNothingElseAndSayWhat) {
     EXPECT_NE(asked.text.find(why), std::string::npos) << asked.text;
     EXPECT_NE(asked.text.find("give another path, or remove it"), std::string::npos) << asked.text;
   };
-  for (const std::string& other :
-       {std::string("# HEL"), std::string("0123\n"), std::string(4096, '\0')}) {
+  for (const std::string& other : {std::string("# HEL"), std::string("0123\n")}) {
     folder.put("m.prom", other);
     refused("m.prom holds something else than metrics");
     std::string content;
     EXPECT_TRUE(read_file(path, &content));
     EXPECT_EQ(content, other);
   }
+  std::filesystem::resize_file(path, 0);
+  std::filesystem::resize_file(path, 400 * kMiB);  // a blank target
+  refused("m.prom holds something else than metrics");
+  EXPECT_EQ(std::filesystem::file_size(path), 400 * kMiB);
   std::filesystem::remove(path);
   folder.put("m.prom.new", "mine");  // it would be cut off to write the next one
   refused("m.prom.new holds something else than metrics");
