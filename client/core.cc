@@ -371,7 +371,9 @@ Result<OpId> Core::push(PushRequest request) {
   VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, format->format.ranks[request.rank],
                                            request.slots, regions_));
   VARVE_TRY(const OpId id, admit());
-  return adopt(std::make_unique<ClientPushOp>(*this, id, std::move(request), std::move(layout)));
+  auto push = std::make_unique<ClientPushOp>(*this, id, std::move(request), std::move(layout));
+  pushes_.emplace(std::pair(push->deadline_ns(), id), push.get());
+  return adopt(std::move(push));
 }
 
 Status Core::push_layer(OpId op, uint32_t layer) {
@@ -457,6 +459,7 @@ void Core::end(ClientOp& op) {
   const auto found = ops_.find(op.id());
   VARVE_ASSERT(found != ops_.end());
   op.retire();
+  pushes_.erase({op.deadline_ns(), op.id()});
   reaper_.dead.push_back(std::move(found->second));
   ops_.erase(found);
   reactor_.make_ready(reaper_);
@@ -572,9 +575,8 @@ void Core::on_tick() {
 }
 
 void Core::wake_pushes() {
-  for (const auto& [id, op] : ops_) {
-    if (dynamic_cast<ClientPushOp*>(op.get()) != nullptr) op->wake();
-  }
+  for (const auto& [turn, push] : pushes_)
+    push->wake();
 }
 
 void Core::wake_all() {

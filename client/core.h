@@ -84,7 +84,8 @@ class ClientOp : public Task {
   void retire();  // no deadline, no retry and no place in line any more
   // For Core::on_lost: what the session knew of this op is gone, its slot with it.
   void lose_slot() { slot_ = false; }
-  Nanos left_ns() const;                   // until the deadline; at least 1
+  Nanos left_ns() const;  // until the deadline; at least 1
+  Nanos deadline_ns() const { return deadline_ns_; }
   virtual void on_lost(Status cause) = 0;  // the session is gone, its lanes fenced
   virtual void on_frame(const wire::Frame& frame) = 0;
   virtual void on_timer();  // the deadline, unless the op armed it for more
@@ -179,7 +180,9 @@ class Core final : public ClientCore, private SessionUser {
   const ExtentTable& table(FormatId format, uint32_t rank);  // of the session's scheme
   PieceSend* take_piece() { return pieces_.take(); }
   void give_piece(PieceSend* piece);
-  void wake_pushes();  // room for what leaves: pieces, scratch
+  // Room for what leaves: pieces, scratch, lanes. The push with the earliest deadline goes first,
+  // so that what it sent is on its way to the drives while the next one sends.
+  void wake_pushes();
   Scratch& parity_scratch() { return parity_scratch_; }
   Scratch& rebuild_scratch() { return rebuild_scratch_; }
   HedgeBudget& hedge_budget() { return hedge_budget_; }
@@ -240,7 +243,8 @@ class Core final : public ClientCore, private SessionUser {
   std::vector<std::unique_ptr<ClientFormat>> formats_;
   std::vector<std::unique_ptr<Region>> regions_;
   std::map<OpId, std::unique_ptr<ClientOp>> ops_;
-  std::map<uint64_t, ClientOp*> routes_;  // wire op -> op
+  std::map<std::pair<Nanos, OpId>, ClientPushOp*> pushes_;  // of ops_, by deadline
+  std::map<uint64_t, ClientOp*> routes_;                    // wire op -> op
   ClientLeases leases_{*this};
   std::deque<Event> events_;
   Pool<PieceSend> pieces_;

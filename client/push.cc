@@ -474,7 +474,7 @@ void ClientPushOp::on_sent(PieceSend& piece) {
   --sending_;
   uint64_t& bytes = piece.parity.empty() ? core_.count().pushed_bytes : core_.count().parity_bytes;
   bytes += piece.request.status.ok() ? piece.bytes : 0;
-  wake();
+  // The room it gave goes to the push whose turn it is (Core::wake_pushes).
 }
 
 void ClientPushOp::settle(uint32_t index, Code code) {

@@ -128,7 +128,7 @@ struct PushRequest {
   std::vector<uint32_t> slots;
   const Layout* layout = nullptr;  // outlives the op; bytes stay unchanged until the terminal event
   wire::AckKind ack = wire::AckKind::kDurable;
-  Nanos deadline_ns = 30 * kSecond;
+  Nanos deadline_ns = 30 * kSecond;  // of several pushes the one due first sends first
   uint64_t tag = 0;
 };
 

@@ -66,7 +66,9 @@ class FlashImpl final : public Flash {
   bool slice_ready(uint32_t slice) const override;
   bool target_ok(uint32_t target) const override { return engine(target).target.ok(); }
   bool target_suspect(uint32_t target) const override {
-    return engine(target).target.io.keeps_longer(options_.suspect_ns, options_.suspect_write_ns);
+    const IoQueue& io = engine(target).target.io;
+    return io.silent(options_.suspect_silent_ns) ||
+           io.keeps_longer(options_.suspect_ns, options_.suspect_write_ns);
   }
   uint32_t target_count() const override { return static_cast<uint32_t>(engines_.size()); }
   uint64_t target_key(uint32_t target) const override;

@@ -304,7 +304,9 @@ struct FlashOptions {
   uint32_t free_segments_min = 2;  // per slice and target, kept for reinsertion
   Nanos io_ns_max = 10 * kSecond;  // L6
   // A target that keeps a demand read longer is suspect, or a write or flush (sound drives are slow
-  // with these too): readers and writers who can do without it do.
+  // with these too), or one that keeps demand reads and answers none meanwhile: readers and writers
+  // who can do without it do.
+  Nanos suspect_silent_ns = 25 * kMillisecond;
   Nanos suspect_ns = 100 * kMillisecond;
   Nanos suspect_write_ns = 1 * kSecond;
   Nanos checkpoint_interval_ns = 30 * kSecond;
@@ -347,8 +349,8 @@ class Flash {
   // flash has no index, so it tells the user once (on_target_failed): what lies there is lost for
   // now and back at the next start.
   virtual bool target_ok(uint32_t target) const = 0;
-  // True while a demand read is at the device for longer than suspect_ns, or a write or flush than
-  // suspect_write_ns.
+  // True while a demand read is at the device for longer than suspect_ns (suspect_silent_ns, where
+  // no read comes back), or a write or flush than suspect_write_ns.
   virtual bool target_suspect(uint32_t target) const = 0;
   virtual uint32_t target_count() const = 0;
   virtual uint64_t target_key(uint32_t target) const = 0;  // uuid prefix for placement

@@ -113,6 +113,16 @@ bool IoQueue::keeps_longer(Nanos read_ns, Nanos write_ns) const {
   return false;
 }
 
+bool IoQueue::silent(Nanos ns) const {
+  const Nanos now_ns = reactor_.now_ns();
+  if (now_ns - answered_ns_ <= ns) return false;
+  for (Slot* slot = started_.front(); slot != nullptr; slot = started_.next(slot)) {
+    if (now_ns - slot->started_ns <= ns) return false;
+    if (slot->io_class == IoClass::kDemand) return true;
+  }
+  return false;
+}
+
 void IoQueue::run() {
   VARVE_ASSERT(reactor_.on_owner_core());
   if (!ok()) {
@@ -244,6 +254,7 @@ void IoQueue::completed(Slot& slot) {
   const uint32_t limbo = slot.limbo;
   --in_flight(io_class);
   if (io_class == IoClass::kDemand) read_bytes_ -= slot.io.length_bytes;
+  if (slot.io.kind == DeviceKind::kRead) answered_ns_ = reactor_.now_ns();
   started_.remove(&slot);
   slot.transfer = nullptr;
   slot.next_free = free_;

@@ -73,6 +73,9 @@ class IoQueue final : public Task {
   bool idle() const;
   // A demand read is at the device for longer than `read_ns`, or a write or flush than `write_ns`.
   bool keeps_longer(Nanos read_ns, Nanos write_ns) const;
+  // A demand read is at the device for longer than `ns`, and no read has come back for as long: a
+  // drive that is only busy goes on answering.
+  bool silent(Nanos ns) const;
   uint32_t limbo_count() const { return limbo_count_; }
 
   void run() override;
@@ -134,6 +137,7 @@ class IoQueue final : public Task {
   TransferQueue queues_[5];           // kDemand's is unused
   uint32_t in_flight_[5] = {};
   uint64_t read_bytes_ = 0;  // of demand reads at the device
+  Nanos answered_ns_ = 0;    // when the last read of any kind came back
   uint64_t sequence_ = 0;
   bool append_next_ = false;  // whose turn when both kinds of writes want the last slot
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -219,12 +219,14 @@ void ShardImpl::say_suspects() {
     uint64_t swallowed = 0;
     if (was || !suspicion.now || !suspicion.log.admit(reactor_.now_ns(), &swallowed)) continue;
     logf(LogLevel::kWarn, "shard",
-         "target %u shard %u is suspect: its device keeps a read for more than %" PRIu64
+         "target %u shard %u is suspect: its device has answered no read for %" PRIu64
+         " ms, or keeps one for more than %" PRIu64
          " ms, or a write or flush for more than %" PRIu64
          " ms; reads and pushes go round it where other targets suffice; what is kept for %" PRIu64
          " ms fails it; check the drive (%" PRIu64 " more not said)",
-         t, options_.shard, limits.suspect_ns / kMillisecond,
-         limits.suspect_write_ns / kMillisecond, limits.io_ns_max / kMillisecond, swallowed);
+         t, options_.shard, limits.suspect_silent_ns / kMillisecond,
+         limits.suspect_ns / kMillisecond, limits.suspect_write_ns / kMillisecond,
+         limits.io_ns_max / kMillisecond, swallowed);
   }
 }
 

@@ -301,6 +301,35 @@ TEST_F(PushTest, ManyPushesShareThePiecesAndAllEnd) {
     expect_stored(rig, i);
 }
 
+// Whose deadline is first sends first: its blocks are on their way to the drives while the others
+// still send.
+TEST_F(PushTest, ThePushWithTheEarliestDeadlineGoesFirst) {
+  RigOptions options;
+  options.client.link.send_messages_max = 2;
+  options.client.link.send_bytes_max = kPayloadBytesMax;
+  KvRig rig({kPayloadBytesMax, kPayloadBytesMax, kPayloadBytesMax}, 4, options);
+  fill(rig, 0, 4);
+  std::vector<OpId> ops;
+  for (uint32_t i = 0; i < 4; ++i) {
+    PushRequest request = rig.push_of({id_of(i)});
+    request.slots = {i};
+    request.deadline_ns = (10 - i) * kSecond;  // the last is due first
+    ops.push_back(*rig.core->push(request));
+  }
+  ASSERT_TRUE(rig.run_until([&] { return rig.daemon->reservations() == 4; }));
+  rig.run_for(10 * kMillisecond);  // and they know it
+  for (const OpId op : ops)
+    EXPECT_TRUE(rig.core->push_layer(op, ClientCore::kEveryLayer).ok());
+  for (const OpId op : ops)
+    EXPECT_TRUE(rig.finish(op).status.ok());
+  std::vector<uint64_t> committed, last;
+  for (const auto& r : rig.daemon->log()) {
+    if (r.type == Type::kCommit) committed.push_back(r.op);
+    if (r.type == Type::kReserve) last.insert(last.begin(), r.op);
+  }
+  EXPECT_EQ(committed, last);
+}
+
 // Memory in crumbs: a payload ends where its pieces do, and the checksums still hold.
 TEST_F(PushTest, ScatteredMemoryGoesInSmallerPayloads) {
   KvRig rig({120000}, 1);

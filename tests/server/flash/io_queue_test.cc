@@ -339,6 +339,40 @@ TEST(IoQueue, SaysWhetherTheDeviceKeepsSomethingTooLong) {
   }
 }
 
+// A busy drive keeps one read long and answers others; a silent one answers none.
+TEST(IoQueue, SaysWhetherADeviceWithDemandReadsIsSilent) {
+  World world;
+  One back(DeviceKind::kRead, 16, 1), kept(DeviceKind::kRead, 0, 1, 1);
+  One other(DeviceKind::kRead, 8, 1, 1), written(DeviceKind::kWrite, 24, 1);
+  world.clock.advance_by(1000);
+  world.queue.submit(back.transfer, IoClass::kBackRead);
+  world.turn();
+  world.clock.advance_by(1000);
+  world.turn();
+  EXPECT_FALSE(world.queue.silent(100)) << "nobody waits for a background read";
+  world.queue.submit(kept.transfer, IoClass::kDemand);
+  world.queue.submit(other.transfer, IoClass::kDemand);
+  world.queue.submit(written.transfer, IoClass::kAppend);
+  world.turn();
+  ASSERT_EQ(world.device.waiting.size(), 4u);
+  world.clock.advance_by(100);
+  world.turn();
+  EXPECT_FALSE(world.queue.silent(100));
+  world.device.answer(3);  // a write says nothing of reads
+  world.clock.advance_by(1);
+  world.turn();
+  EXPECT_TRUE(world.queue.silent(100));
+  world.device.answer(2);
+  world.turn();
+  EXPECT_FALSE(world.queue.silent(100)) << "a read came back";
+  world.clock.advance_by(101);
+  world.turn();
+  EXPECT_TRUE(world.queue.silent(100));
+  world.device.answer_all();
+  world.turn();
+  EXPECT_FALSE(world.queue.silent(100));
+}
+
 TEST(IoQueue, AnIdleQueueArmsNoTimer) {
   World world;
   One one(DeviceKind::kRead, 0, 1);
