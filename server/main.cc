@@ -78,10 +78,11 @@ void say_faults(const ServerConfig& config) {
   if (!config.faults.any()) return;
   logf(LogLevel::kError, "main",
        "TESTING: THIS DAEMON BREAKS ITS PROMISES ON PURPOSE. volatile cache %s, spill %u per "
-       "mille, seed %llu, ack before flush %s, sticks at SIGUSR1: %s",
+       "mille, seed %llu, ack before flush %s, purge before flush %s, sticks at SIGUSR1: %s",
        config.faults.volatile_cache ? "ON" : "off", config.faults.spill_per_mille,
        static_cast<unsigned long long>(config.faults.seed),
        config.faults.ack_before_flush ? "ON" : "off",
+       config.faults.purge_before_flush ? "ON" : "off",
        config.faults.sticks() ? ("TARGET " + std::to_string(config.faults.stuck_target)).c_str()
                               : "none");
 }

@@ -177,6 +177,9 @@ void describe(CLI::App& app, ServerConfig& config) {
   app.add_flag("--fault-ack-before-flush", config.faults.ack_before_flush,
                "mutant: durable is answered before its flush")
       ->group(testing);
+  app.add_flag("--fault-purge-before-flush", config.faults.purge_before_flush,
+               "mutant: a purge is answered before its flush")
+      ->group(testing);
   add_number(app, "--fault-stuck-target", config.faults.stuck_target,
              "this target swallows requests from SIGUSR1 until SIGUSR2")
       ->group(testing);

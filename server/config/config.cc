@@ -315,6 +315,7 @@ std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) con
   line("--fault-spill-per-mille", std::to_string(faults.spill_per_mille));
   line("--fault-seed", std::to_string(faults.seed));
   line("--fault-ack-before-flush", faults.ack_before_flush ? "on" : "off");
+  line("--fault-purge-before-flush", faults.purge_before_flush ? "on" : "off");
   line("--fault-stuck-target", faults.sticks() ? std::to_string(faults.stuck_target) : "");
   line("--i-am-testing", testing ? "on" : "off");
   return out;

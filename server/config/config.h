@@ -29,15 +29,19 @@ const char* io_setting_name(IoSetting io);
 
 // Faults of targets, for the crash ledger and the benchmark: see FaultPlan in common/device.
 struct FaultSettings {
-  bool volatile_cache = false;    // acknowledged writes live in this process until flushed
-  uint32_t spill_per_mille = 0;   // chance that an unflushed page leaks to the medium early
-  uint64_t seed = 1;              // of all coins
-  bool ack_before_flush = false;  // the planted mutant: durable is answered before its flush
+  bool volatile_cache = false;      // acknowledged writes live in this process until flushed
+  uint32_t spill_per_mille = 0;     // chance that an unflushed page leaks to the medium early
+  uint64_t seed = 1;                // of all coins
+  bool ack_before_flush = false;    // the planted mutant: durable is answered before its flush
+  bool purge_before_flush = false;  // another: a purge is answered before its records' flush
   // This one swallows its requests from SIGUSR1 until SIGUSR2, when it answers them all.
   static constexpr uint32_t kNoTarget = ~0u;
   uint32_t stuck_target = kNoTarget;
   bool sticks() const { return stuck_target != kNoTarget; }
-  bool any() const { return volatile_cache || spill_per_mille > 0 || ack_before_flush || sticks(); }
+  bool any() const {
+    return volatile_cache || spill_per_mille > 0 || ack_before_flush || purge_before_flush ||
+           sticks();
+  }
 };
 
 struct ServerConfig {

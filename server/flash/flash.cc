@@ -511,6 +511,10 @@ Result<std::unique_ptr<Flash>> Flash::open(Reactor& reactor, const Clock&, Entro
     logf(LogLevel::kError, "flash",
          "MUTANT: durable appends are acknowledged before their flush; for the ledger only");
   }
+  if (options.purge_before_flush_mutant) {
+    logf(LogLevel::kError, "flash",
+         "MUTANT: purges are answered before the flush of their records; for the ledger only");
+  }
   auto flash = std::make_unique<FlashImpl>(reactor, user, options);
   uint32_t slices = 0;
   for (uint32_t i = 0; i < targets.size(); ++i) {

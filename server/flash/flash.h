@@ -315,7 +315,9 @@ struct FlashOptions {
   Nanos scrub_interval_ns = 0;
   // Also of files, where a hole would give the preallocation back; drives are discarded always.
   bool discard_erased = false;
-  bool ack_before_flush_mutant = false;  // for the crash ledger's self-test only; loud at start
+  // For the crash ledger's self-tests only; loud at start.
+  bool ack_before_flush_mutant = false;    // of fragments
+  bool purge_before_flush_mutant = false;  // of KILL records
 };
 
 // Where an extent of the whole table lies: its position in the stripe (FORMAT 4.3).

@@ -223,7 +223,9 @@ void SegmentWriter::write_done(Slot& slot) {
 
 void SegmentWriter::written(Slot& slot, Status status) {
   if (!status.ok()) return finish(slot, status);
-  if (!target_.options.ack_before_flush_mutant) {
+  const bool mutant = slot.kill != nullptr ? target_.options.purge_before_flush_mutant
+                                           : target_.options.ack_before_flush_mutant;
+  if (!mutant) {
     const FlushBy by = slot.append != nullptr ? slot.append->flush : FlushBy::kNow;
     return target_.flusher.wait(slot.flush, by);
   }

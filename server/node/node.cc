@@ -62,6 +62,7 @@ ShardOptions shard_options(const Node& node, uint32_t shard) {
   options.flash.shards = config.shards;
   options.flash.scrub_interval_ns = Nanos{config.scrub_interval_s} * kSecond;
   options.flash.ack_before_flush_mutant = config.faults.ack_before_flush;
+  options.flash.purge_before_flush_mutant = config.faults.purge_before_flush;
   return options;
 }
 

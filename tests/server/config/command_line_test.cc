@@ -58,6 +58,7 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
                                   "--fault-seed",
                                   "9",
                                   "--fault-ack-before-flush",
+                                  "--fault-purge-before-flush",
                                   "--fault-stuck-target",
                                   "1",
                                   "--sessions",
@@ -79,11 +80,12 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
   EXPECT_EQ(c.drain_ms, 500u);
   EXPECT_EQ(c.sessions, 300u);
   EXPECT_EQ(c.log_level, "warn");
-  EXPECT_TRUE(c.testing && c.faults.volatile_cache && c.faults.ack_before_flush && c.print_config);
+  EXPECT_TRUE(c.testing && c.faults.volatile_cache && c.print_config);
+  EXPECT_TRUE(c.faults.ack_before_flush && c.faults.purge_before_flush);
   EXPECT_EQ(c.faults.spill_per_mille, 7u);
   EXPECT_EQ(c.faults.seed, 9u);
   EXPECT_EQ(c.faults.stuck_target, 1u);
-  EXPECT_EQ(c.from_command_line.size(), 21u);
+  EXPECT_EQ(c.from_command_line.size(), 22u);
 }
 
 TEST(CommandLine, AMisspeltOptionGetsAHint) {

@@ -118,6 +118,7 @@ TEST(Config, EveryBadSettingHasItsSentence) {
          c.repair_mb_per_s = 0;
        }},
       {"need --i-am-testing", [](ServerConfig& c) { c.faults.ack_before_flush = true; }},
+      {"need --i-am-testing", [](ServerConfig& c) { c.faults.purge_before_flush = true; }},
       {"need --i-am-testing", [](ServerConfig& c) { c.faults.stuck_target = 0; }},
       {"--fault-stuck-target is 4, but targets are numbered from 0 and there are 4",
        [](ServerConfig& c) {

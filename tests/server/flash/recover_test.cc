@@ -170,6 +170,26 @@ TEST(Recover, PlantedAckBeforeFlushIsCaught) {
   EXPECT_GT(lost, 0u);
 }
 
+TEST(Recover, PlantedPurgeBeforeFlushIsCaught) {
+  for (const bool mutant : {false, true}) {
+    uint32_t unpurged = 0;
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      RigOptions options = small(seed);
+      options.flash.purge_before_flush_mutant = mutant;
+      Rig rig(options);
+      rig.start_and_recover();
+      TestFragment* f = rig.append(1);
+      ASSERT_NE(f, nullptr);
+      rig.run_until([&] { return f->done; });
+      ASSERT_TRUE(rig.kill(f->block).ok());
+      rig.power_cut();
+      rig.start_and_recover();
+      if (rig.user().find(f->block) != nullptr) ++unpurged;
+    }
+    EXPECT_EQ(unpurged > 0, mutant) << unpurged;
+  }
+}
+
 // Goal: a tail torn at any page loses only the fragment it is torn in. Method: a segment with five
 // fragments, not sealed; zero or garble one page after the other.
 TEST(Recover, TornTailLosesOnlyTheTornFragment) {
