@@ -21,18 +21,6 @@ uint64_t word(uint64_t seed, uint64_t i) {
   return mix(seed + (i + 1) * 0x9E3779B97F4A7C15ull);
 }
 
-bool verifies(const BlockId& block, uint32_t layer, Salt salt, ConstByteSpan bytes) {
-  const uint64_t seed = mask_of(block, layer) ^ mix(salt);
-  if (load<uint64_t>(bytes) != (mask_of(block, layer) ^ salt)) return false;
-  uint64_t difference = 0;
-  const size_t whole = bytes.size() / 8;
-  for (size_t i = 1; i < whole; ++i)
-    difference |= load<uint64_t>(bytes, i * 8) ^ word(seed, i);
-  const uint64_t last = word(seed, whole);
-  const size_t rest = bytes.size() - whole * 8;
-  return difference == 0 && std::memcmp(bytes.data() + whole * 8, &last, rest) == 0;
-}
-
 }  // namespace
 
 void fill_layer(const BlockId& block, uint32_t layer, Salt salt, ByteSpan out) {
@@ -46,12 +34,24 @@ void fill_layer(const BlockId& block, uint32_t layer, Salt salt, ByteSpan out) {
   }
 }
 
+bool is_layer_of(const BlockId& block, uint32_t layer, Salt salt, ConstByteSpan bytes) {
+  const uint64_t seed = mask_of(block, layer) ^ mix(salt);
+  if (load<uint64_t>(bytes) != (mask_of(block, layer) ^ salt)) return false;
+  uint64_t difference = 0;
+  const size_t whole = bytes.size() / 8;
+  for (size_t i = 1; i < whole; ++i)
+    difference |= load<uint64_t>(bytes, i * 8) ^ word(seed, i);
+  const uint64_t last = word(seed, whole);
+  const size_t rest = bytes.size() - whole * 8;
+  return difference == 0 && std::memcmp(bytes.data() + whole * 8, &last, rest) == 0;
+}
+
 std::optional<Salt> writer_of(const BlockId& block, const std::vector<ConstByteSpan>& layers) {
   VARVE_ASSERT(!layers.empty());
   const Salt salt = load<uint64_t>(layers[0]) ^ mask_of(block, 0);
   if (salt == 0) return std::nullopt;
   for (uint32_t l = 0; l < layers.size(); ++l) {
-    if (!verifies(block, l, salt, layers[l])) return std::nullopt;
+    if (!is_layer_of(block, l, salt, layers[l])) return std::nullopt;
   }
   return salt;
 }

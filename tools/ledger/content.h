@@ -22,6 +22,9 @@ inline constexpr uint32_t kLayerBytesMin = 8;  // room for the salt
 
 void fill_layer(const BlockId& block, uint32_t layer, Salt salt, ByteSpan out);
 
+// Whether these are the bytes of that writer, every one.
+bool is_layer_of(const BlockId& block, uint32_t layer, Salt salt, ConstByteSpan bytes);
+
 // The one salt under which every layer verifies to the last byte; none: these are nobody's bytes.
 std::optional<Salt> writer_of(const BlockId& block, const std::vector<ConstByteSpan>& layers);
 

@@ -26,10 +26,25 @@ bool Damage::within() const {
   return static_cast<uint32_t>(std::popcount(hurt_)) <= scheme_.m;
 }
 
+bool Damage::complete() const {
+  return sound() - (draining_ ? 1 : 0) >= scheme_.width();
+}
+
+uint32_t Damage::thin() const {
+  if (complete()) return 0;
+  return absent() | (draining_ ? 1u << *draining_ : 0);
+}
+
+bool Damage::leaves_witness(uint32_t target) const {
+  return (witnesses_ & ~(1u << target)) != 0;
+}
+
 std::vector<uint32_t> Damage::unhurt() const {
+  uint32_t others = hurt_ | absent();
+  if (empty_) others |= 1u << *draining_;
   std::vector<uint32_t> out;
   for (uint32_t t = 0; t < targets_.size(); ++t) {
-    if (((hurt_ | absent()) >> t & 1) == 0) out.push_back(t);
+    if ((others >> t & 1) == 0) out.push_back(t);
   }
   return out;
 }
@@ -49,6 +64,8 @@ void Damage::strike(const LoopPlan& plan, uint32_t target, std::vector<Deed>* de
   deeds->push_back({plan.harm, target, 0, false, plan.harm_seed + target});
   struck_ |= 1u << target;
   hurt_ |= 1u << target;
+  witnesses_ &= ~(1u << target);
+  if (draining_ == target) draining_.reset();  // given up
   if (plan.harm == Harm::kRot) rotten_ |= 1u << target;
   if (plan.harm == Harm::kDestroy) at.state = State::kDestroyed;
   if (plan.harm == Harm::kBreak) at.state = State::kBroken;
@@ -58,11 +75,37 @@ void Damage::strike(const LoopPlan& plan, uint32_t target, std::vector<Deed>* de
   if (plan.absent_loops == 0 || sound() == 0) bring_back(target, plan.harm_seed, deeds);  // D1
 }
 
+void Damage::emptied() {
+  VARVE_ASSERT(draining_ && !empty_);
+  empty_ = true;
+}
+
+// The end of a drain, or the begin of one.
+void Damage::drain(const LoopPlan& plan, std::vector<Deed>* deeds) {
+  if (empty_) {
+    Target& at = targets_[*draining_];
+    const bool stays = plan.harm_seed % 3 == 0;  // to be formatted anew
+    if (!stays) {
+      deeds->push_back({Harm::kTakeOut, *draining_, 0, false, plan.harm_seed});
+      at.state = State::kDestroyed;
+      at.back_loop = plan.loop + plan.absent_loops;
+    }
+    draining_.reset();
+    empty_ = false;
+  } else if (!draining_ && plan.drains && absent() == 0 && hurt_ == 0) {
+    Random random(plan.harm_seed + 1);
+    draining_ = static_cast<uint32_t>(random.below(targets_.size()));
+  }
+}
+
 std::vector<Deed> Damage::next(const LoopPlan& plan) {
+  witnesses_ = ((1u << (targets_.size() - 1) << 1) - 1) & ~absent();
+  if (draining_) witnesses_ &= ~(1u << *draining_);
   std::vector<Deed> deeds = draw(plan);
   for (Deed& deed : deeds)  // the daemon would make all files that are missing, and not refuse
     deed.by_daemon &= absent() == 0 && plan.harm != Harm::kSwap;
   VARVE_ASSERT(sound() > 0);                              // D1
+  VARVE_ASSERT(witnesses_ != 0);                          // D3
   VARVE_ASSERT(plan.beyond || struck_ == 0 || within());  // D2
   return deeds;
 }
@@ -70,12 +113,16 @@ std::vector<Deed> Damage::next(const LoopPlan& plan) {
 std::vector<Deed> Damage::draw(const LoopPlan& plan) {
   std::vector<Deed> deeds;
   struck_ = 0;
+  drain(plan, &deeds);
+  if (draining_) witnesses_ &= ~(1u << *draining_);
   for (uint32_t t = 0; t < targets_.size(); ++t) {
     const bool due = plan.loop >= targets_[t].back_loop;
     if (targets_[t].state != State::kSound && due) bring_back(t, plan.harm_seed >> t, &deeds);
   }
   if (plan.harm == Harm::kNone) return deeds;
   std::vector<uint32_t> left = unhurt();
+  for (const Deed& deed : deeds)  // not formatted yet, or not even there
+    std::erase(left, deed.target);
   Random random(plan.harm_seed);
   const auto take = [&] {
     const size_t at = random.below(left.size());
@@ -84,8 +131,7 @@ std::vector<Deed> Damage::draw(const LoopPlan& plan) {
     return target;
   };
   if (plan.harm == Harm::kSwap) {
-    for (const Deed& deed : deeds)  // not formatted yet, or not even there
-      std::erase(left, deed.target);
+    if (draining_) std::erase(left, *draining_);
     if (left.size() < 2) return deeds;
     const uint32_t one = take();
     deeds.push_back({Harm::kSwap, one, take(), false, plan.harm_seed});
@@ -94,8 +140,10 @@ std::vector<Deed> Damage::draw(const LoopPlan& plan) {
   const auto hurt = static_cast<uint32_t>(std::popcount(hurt_));
   uint32_t count =
       plan.beyond ? (hurt <= scheme_.m ? scheme_.m + 1 - hurt : 0) : (hurt < scheme_.m ? 1 : 0);
-  for (; count > 0 && !left.empty(); --count)
-    strike(plan, take(), &deeds);
+  for (; count > 0 && !left.empty(); --count) {
+    const uint32_t target = take();
+    if (leaves_witness(target)) strike(plan, target, &deeds);
+  }
   return deeds;
 }
 

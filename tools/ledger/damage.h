@@ -2,13 +2,18 @@
 //
 // Pure. A target that lost bytes is *hurt* until somebody saw that everything is whole again; at
 // most m targets of a scheme are hurt at once, unless a loop is meant to go beyond that. One that
-// the daemon does not find, or does not take, is *absent*; it comes back, as it was or blank.
+// the daemon does not find, or does not take, is *absent*; it comes back, as it was or blank. One
+// that is *draining* is emptied while it works; once it is, it is taken out or formatted anew, and
+// nobody is hurt.
 // Invariants:
 //   D1 at least one target is there at every start.
 //   D2 no more than m are hurt after a loop that stays within the budget.
+//   D3 at every start one is there, as it was, that was there at the last one too and is not
+//      draining: it knows what was purged (the STALE case of docs/OPERATIONS.md never comes).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/model/model.h"
@@ -32,15 +37,19 @@ class Damage {
   std::vector<Deed> next(const LoopPlan& plan);
   // Everything that is there is whole: repair says so, and scrub of what is rotten.
   void healed();
+  // The daemon says that the draining one may be removed.
+  void emptied();
 
   // As bits.
   uint32_t struck() const { return struck_; }  // by the last next()
   uint32_t hurt() const { return hurt_; }
   uint32_t rotten() const { return rotten_; }
   uint32_t absent() const;
+  std::optional<uint32_t> draining() const { return draining_; }  // also once it is empty
+  bool is_empty() const { return empty_; }                        // the draining one
   // What blocks that are pushed now may lack.
-  uint32_t thin() const { return complete() ? 0 : absent(); }
-  bool complete() const { return sound() >= scheme_.width(); }  // repair can come to an end
+  uint32_t thin() const;
+  bool complete() const;  // repair and drain can come to an end
   bool within() const;
 
  private:
@@ -53,11 +62,16 @@ class Damage {
   uint32_t sound() const;
   void bring_back(uint32_t target, uint64_t seed, std::vector<Deed>* deeds);
   void strike(const LoopPlan& plan, uint32_t target, std::vector<Deed>* deeds);
+  void drain(const LoopPlan& plan, std::vector<Deed>* deeds);
+  bool leaves_witness(uint32_t target) const;  // D3
   std::vector<uint32_t> unhurt() const;
 
   const Scheme scheme_;
   std::vector<Target> targets_;
   uint32_t struck_ = 0, hurt_ = 0, rotten_ = 0;
+  uint32_t witnesses_ = 0;  // there at the last start, and until now as they were
+  std::optional<uint32_t> draining_;
+  bool empty_ = false;
 };
 
 }  // namespace varve::ledger

@@ -152,14 +152,11 @@ Status move(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-std::string target_file(const std::string& folder, uint32_t target) {
-  return folder + "/target-" + std::to_string(target) + ".dat";
-}
-
 Status do_harm(const std::string& folder, const Deed& deed, uint64_t target_bytes) {
   const std::string path = target_file(folder, deed.target);
   switch (deed.harm) {
     case Harm::kDestroy:
+    case Harm::kTakeOut:
       if (::unlink(path.c_str()) == 0) return Status();
       return Status::io("ledger: unlink of a target", errno);
     case Harm::kBlank:

@@ -12,8 +12,6 @@
 
 namespace varve::ledger {
 
-std::string target_file(const std::string& folder, uint32_t target);
-
 // All of it but kSwap. `target_bytes`: of a file that is made to replace one.
 Status do_harm(const std::string& folder, const Deed& deed, uint64_t target_bytes);
 // Exchanges two target files; the same call again puts them back.

@@ -19,7 +19,9 @@ constexpr Nanos kStopTimeout = 20 * kSecond;  // above the daemon's own bound of
 constexpr const char* kUndrained = "exit 5";
 constexpr uint32_t kProgressEvery = 10;
 constexpr Nanos kHealTimeout = 30 * kSecond;
-constexpr const char* kRefusedExit = "exit 4";  // a target is refused
+constexpr Nanos kDrainTimeout = 30 * kSecond;
+constexpr Nanos kPurgeWait = 300 * kMillisecond;  // for the one that an end waits for
+constexpr const char* kRefusedExit = "exit 4";    // a target is refused
 
 std::string text_of(const Status& status) {
   return std::string(status.what()) + " (" + code_name(status.code()) + ")";
@@ -79,7 +81,9 @@ void Ledger::open_folder(const LoopPlan& plan) {
   world_->kinds = make_kinds(plan.folder.number, plan.folder.scale);
   world_->book.budget(plan.folder.scheme.m);
   damage_.emplace(plan.folder.targets, plan.folder.scheme);
-  life_ = {.data_dir = folder_, .mutant = options_.plan.mutant};
+  life_ = LifeOptions();
+  life_.data_dir = folder_;
+  life_.mutant = options_.plan.mutant;
   ids_known_ = false;
   if (auditor_) return;  // the memory of the seats depends on shapes only, which are the same
   auditor_ = std::make_unique<Seat>(world_->kinds);
@@ -108,7 +112,12 @@ void Ledger::close_folder() {
 // What happens to the targets while nothing runs, and what the account may say of it.
 bool Ledger::harm(const LoopPlan& plan) {
   life_.create_targets = false;
-  for (const Deed& deed : damage_->next(plan)) {
+  see_drained();
+  const auto before = damage_->draining();
+  const std::vector<Deed> deeds = damage_->next(plan);
+  life_.draining = damage_->draining();
+  if (life_.draining && life_.draining != before) drain_loop_ = plan.loop, ++totals_.drains;
+  for (const Deed& deed : deeds) {
     Status done;
     if (deed.harm == Harm::kSwap) {
       if (!must_refuse(plan, deed)) return false;
@@ -154,7 +163,8 @@ bool Ledger::start(const LoopPlan& plan) {
   if (shards_before_ != 0 && shards_before_ != plan.shards && !plan.first_of_folder)
     ++totals_.shards_changed;
   shards_before_ = plan.shards;
-  world_->book.at_start(plan.loop, damage_->thin());
+  world_->book.at_start(plan.loop, damage_->thin(), damage_->absent() == 0);
+  log_begin_ = read_text(log_path_).size();
   life_.scrub = damage_->rotten() != 0 && plan.audited && plan.heals;
   const auto arguments = daemon_arguments(plan, life_);
   daemon_ = std::make_unique<Daemon>(DaemonOptions{options_.varved, arguments, log_path_});
@@ -197,6 +207,7 @@ bool Ledger::settle(const LoopPlan& plan, bool audited) {
     if (status.ok()) note_metrics();
     if (status.ok()) status = audit(plan);
     if (status.ok() && plan.heals) status = heal(plan);
+    if (status.ok() && plan.heals) drain(plan);
   }
   auditor_->disconnect();
   if (!status.ok()) problem(plan, "the daemon cannot be asked: " + text_of(status));
@@ -242,7 +253,34 @@ Status Ledger::heal(const LoopPlan& plan) {
   return Status();
 }
 
+// The daemon's word, in this life or at its start, that the target it empties may be removed.
+void Ledger::see_drained() {
+  if (!damage_->draining() || damage_->is_empty()) return;
+  const std::string path = target_file(folder_, *damage_->draining());
+  const std::string said = read_text(log_path_).substr(log_begin_);
+  if (said.find(path + " IS EMPTY AND MAY BE REMOVED") == std::string::npos &&
+      said.find(path + " was drained:") == std::string::npos)
+    return;
+  damage_->emptied();
+  ++totals_.drained;
+}
+
+// Waits for that; not in the life that began it, so that kills meet it.
+void Ledger::drain(const LoopPlan& plan) {
+  if (!damage_->draining() || damage_->is_empty() || drain_loop_ == plan.loop) return;
+  if (!damage_->complete() || damage_->hurt() != 0) return;
+  const SystemClock clock;
+  const Nanos until = clock.now_ns() + kDrainTimeout;
+  while (!damage_->is_empty() && clock.now_ns() < until && daemon_->running()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    see_drained();
+  }
+  if (!damage_->is_empty() && world_->room == Room::kRoomy)
+    problem(plan, "target " + std::to_string(*damage_->draining()) + " does not become empty");
+}
+
 void Ledger::load(const LoopPlan& plan) {
+  world_->board.clear();
   std::vector<std::unique_ptr<Load>> loads;
   std::vector<std::thread> threads;
   std::atomic<bool> stop{false};
@@ -258,6 +296,7 @@ void Ledger::load(const LoopPlan& plan) {
     for (auto& one : loads)
       threads.emplace_back([&stop, &one] { one->run(stop); });
     std::this_thread::sleep_for(std::chrono::milliseconds(plan.load_ms));
+    if (plan.at_purge) await_purge();
   }
   // The stroke falls while the threads are at it; only then are they told.
   if (!daemon_->running()) problem(plan, "varved ended by itself: " + daemon_->ending());
@@ -270,9 +309,19 @@ void Ledger::load(const LoopPlan& plan) {
     const LoadCounts& counts = loads[i]->counts();
     totals_.load.merge(counts);
     if (counts.hung > 0) problem(plan, "an op never ended (" + std::to_string(counts.hung) + ")");
-    if (counts.broken_hits > 0)
-      problem(plan, "a leased hit was not delivered: " + counts.broken_hit);
+    if (counts.broken_hits + counts.broken_follows > 0)
+      problem(plan, "a leased hit was not delivered, or a follow and its push disagree: " +
+                        counts.broken);
   }
+}
+
+// The moment after which nothing of it may be found, whatever has reached the targets.
+void Ledger::await_purge() {
+  const SystemClock clock;
+  const Nanos until = clock.now_ns() + kPurgeWait;
+  const uint64_t before = world_->purges;
+  while (world_->purges == before && clock.now_ns() < until && daemon_->running())
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
 void Ledger::end(const LoopPlan& plan) {

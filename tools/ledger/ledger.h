@@ -39,6 +39,7 @@ struct LedgerTotals {
   std::array<uint64_t, kHarmCount> harms{};  // done to targets
   uint64_t harms_beyond = 0;  // loops that began with more targets hurt than the scheme allows
   uint64_t healed = 0, unhealed = 0, roomless = 0;
+  uint64_t drains = 0, drained = 0;   // targets: begun, and said to be removable
   std::vector<std::string> problems;  // each one fails the run
 };
 
@@ -60,7 +61,10 @@ class Ledger {
   bool settle(const LoopPlan& plan, bool audited);
   Status audit(const LoopPlan& plan);
   Status heal(const LoopPlan& plan);
+  void see_drained();
+  void drain(const LoopPlan& plan);
   void load(const LoopPlan& plan);
+  void await_purge();
   void end(const LoopPlan& plan);
   bool closing_audit();
   void note_metrics();
@@ -77,6 +81,8 @@ class Ledger {
   std::unique_ptr<Daemon> daemon_;
   std::optional<Damage> damage_;  // of the folder's targets
   LifeOptions life_;
+  size_t log_begin_ = 0;     // where the log of this life begins
+  uint32_t drain_loop_ = 0;  // in which the drain began
   uint32_t shards_before_ = 0;
   bool ids_known_ = false;
 };

@@ -1,7 +1,7 @@
 // varve_ledger: the crash ledger's command line.
 //
-//   varve_ledger --loops 100 [--seed 1] [--scheme K+M] [--mutant flush|repair] [--json FILE]
-//                [--varved PATH] [--data DIR]
+//   varve_ledger --loops 100 [--seed 1] [--scheme K+M] [--mutant flush|repair|purge]
+//                [--json FILE] [--varved PATH] [--data DIR]
 //
 // Exit 0: every promise was kept (with --mutant: the planted fault was seen), 1: not, 2: usage.
 #include <unistd.h>
@@ -34,6 +34,7 @@ int report(const LedgerOptions& options, const Ledger& ledger, const std::string
   if (options.plan.scheme) repeat += " --scheme " + options.plan.scheme->text();
   if (options.plan.mutant == Mutant::kFlush) repeat += " --mutant flush";
   if (options.plan.mutant == Mutant::kRepair) repeat += " --mutant repair";
+  if (options.plan.mutant == Mutant::kPurge) repeat += " --mutant purge";
   std::puts(repeat.c_str());
   return passed(options, totals) ? 0 : 1;
 }
@@ -53,11 +54,11 @@ int main(int argc, char** argv) {
   app.add_option("--json", json_path, "write the report here as well");
   std::string scheme_text;
   app.add_option("--scheme", scheme_text, "of all folders, as 2+1 [drawn for each]");
-  const std::map<std::string, Mutant> mutants = {{"flush", Mutant::kFlush},
-                                                 {"repair", Mutant::kRepair}};
+  const std::map<std::string, Mutant> mutants = {
+      {"flush", Mutant::kFlush}, {"repair", Mutant::kRepair}, {"purge", Mutant::kPurge}};
   app.add_option("--mutant", options.plan.mutant,
-                 "plants a fault that must be seen: an acknowledgement before its flush, or a "
-                 "repair that is off and taken for done")
+                 "plants a fault that must be seen: an acknowledgement before its flush, a repair "
+                 "that is off and taken for done, or a purge that is answered before its flush")
       ->transform(CLI::CheckedTransformer(mutants));
   CLI11_PARSE(app, argc, argv);
   if (!scheme_text.empty()) {

@@ -17,7 +17,8 @@ constexpr uint64_t kTargetBytesTight = 400 * kMiB;
 constexpr uint64_t kTargetBytesRoomy = 1 * kGiB;
 constexpr uint32_t kTightEvery = 4;
 constexpr uint32_t kTightScale = 3;
-constexpr uint64_t kDramBytes = 64 * kMiB;  // less than the blocks: audits read the drive
+// Less than the blocks, so that audits read the drive; of three shards each takes the largest twice.
+constexpr uint64_t kDramBytes = 96 * kMiB;
 
 Random random_of(uint64_t seed, uint64_t what, uint64_t number) {
   Random random(seed * 0x9E3779B97F4A7C15ull + what * 1000003 + number);
@@ -68,7 +69,8 @@ void plan_harm(const LedgerPlan& run, LoopPlan& plan) {
   plan.absent_loops = static_cast<uint32_t>(random.below(3));
   plan.beyond = random.chance(plan.folder.scheme.m == 0 ? 500 : 150);
   plan.heals = random.chance(850);
-  if (in_folder % 2 == 1 && run.mutant != Mutant::kFlush) plan.harm = order[in_folder / 2 % kKinds];
+  const bool hurts = run.mutant == Mutant::kNone || run.mutant == Mutant::kRepair;
+  if (in_folder % 2 == 1 && hurts) plan.harm = order[in_folder / 2 % kKinds];
   if (run.mutant != Mutant::kRepair || in_folder == 0) return;
   plan.harm = Harm::kDestroy;
   plan.absent_loops = 0;
@@ -76,12 +78,28 @@ void plan_harm(const LedgerPlan& run, LoopPlan& plan) {
   plan.heals = plan.audited = true;
 }
 
+// The rest of what issue 3 brought, of a random of its own: a seed is otherwise what it was.
+void plan_rest(const LedgerPlan& run, LoopPlan& plan) {
+  Random random = random_of(run.seed, 5, plan.loop);
+  plan.at_purge = random.chance(350);
+  const bool spare = plan.folder.targets > plan.folder.scheme.width();
+  plan.drains = random.chance(400) && spare && run.mutant == Mutant::kNone;
+  if (run.mutant != Mutant::kPurge) return;
+  plan.ending = Ending::kKill;
+  plan.at_purge = plan.audited = true;
+  plan.spill_per_mille = 0;
+}
+
 }  // namespace
 
+std::string target_file(const std::string& folder, uint32_t target) {
+  return folder + "/target-" + std::to_string(target) + ".dat";
+}
+
 const char* harm_name(Harm harm) {
-  static constexpr const char* kNames[kHarmCount] = {"none",    "destroyed", "blanked",
-                                                     "broken",  "rotten",    "away",
-                                                     "swapped", "returned",  "replaced"};
+  static constexpr const char* kNames[kHarmCount] = {"none",     "destroyed", "blanked", "broken",
+                                                     "rotten",   "away",      "swapped", "returned",
+                                                     "replaced", "taken_out"};
   return kNames[static_cast<uint32_t>(harm)];
 }
 
@@ -104,6 +122,7 @@ LoopPlan plan_loop(const LedgerPlan& run, uint32_t loop) {
   plan.ending = ending == 0 ? Ending::kStop : ending <= 2 ? Ending::kKillTwice : Ending::kKill;
   plan.second_kill_us = static_cast<uint32_t>(random.below(120 * 1000));
   plan_harm(run, plan);
+  plan_rest(run, plan);
   return plan;
 }
 
@@ -124,8 +143,13 @@ std::vector<std::string> daemon_arguments(const LoopPlan& plan, const LifeOption
   add("--fault-spill-per-mille", plan.spill_per_mille);
   add("--fault-seed", plan.seed >> 1);
   if (life.scrub) add("--scrub-interval-s", 1);
+  if (life.draining) {
+    out.push_back("--drain-target");
+    out.push_back(target_file(life.data_dir, *life.draining));
+  }
   if (life.create_targets) out.push_back("--create-targets");
   if (life.mutant == Mutant::kFlush) out.push_back("--fault-ack-before-flush");
+  if (life.mutant == Mutant::kPurge) out.push_back("--fault-purge-before-flush");
   if (life.mutant == Mutant::kRepair) add("--repair-mb-per-s", 0);
   return out;
 }

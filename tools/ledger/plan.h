@@ -21,7 +21,7 @@ enum class Ending : uint8_t {
   kStop,       // SIGTERM: a graceful stop must lose nothing either
 };
 
-// What happens to targets between two lives; the last two follow from it.
+// What happens to targets between two lives; the last three follow from it, or from a drain.
 enum class Harm : uint8_t {
   kNone,
   kDestroy,  // the file is deleted
@@ -31,9 +31,10 @@ enum class Harm : uint8_t {
   kAway,     // unplugged; it comes back as it was
   kSwap,     // two are in each other's place: the daemon must not start
   kReturn,   // after kAway
-  kReplace,  // after kDestroy and kBreak: by a blank one
+  kReplace,  // after kDestroy, kBreak and kTakeOut: by a blank one
+  kTakeOut,  // it was drained: its file is deleted
 };
-inline constexpr uint32_t kHarmCount = 9;
+inline constexpr uint32_t kHarmCount = 10;
 const char* harm_name(Harm harm);
 
 // A fault that is planted in the daemon, or in what the ledger takes for repaired: must be seen.
@@ -41,6 +42,7 @@ enum class Mutant : uint8_t {
   kNone,
   kFlush,   // a block is acknowledged as durable before its flush
   kRepair,  // repair is off, and taken for done
+  kPurge,   // a purge is answered before its records are flushed
 };
 
 struct LedgerPlan {  // of a whole run
@@ -72,13 +74,18 @@ struct LoopPlan {
   bool audited = true;
   uint32_t load_ms = 0;
   Ending ending = Ending::kKill;
+  bool at_purge = false;        // the end comes as soon as the next purge is answered
   uint32_t second_kill_us = 0;  // after the next start; kKillTwice
   Harm harm = Harm::kNone;      // before this life, if the budget allows it
   bool beyond = false;          // more targets than the scheme can do without
   uint32_t absent_loops = 0;    // what is gone comes back after so many; 0: at once
   bool heals = false;           // waits for repair and scrub before the load, if audited
+  bool drains = false;          // one more target is emptied from now on, if it can be
   uint64_t harm_seed = 0;
 };
+
+// In a folder of that name.
+std::string target_file(const std::string& folder, uint32_t target);
 
 LoopPlan plan_loop(const LedgerPlan& run, uint32_t loop);
 
@@ -87,7 +94,8 @@ struct LifeOptions {
   std::string data_dir;
   Mutant mutant = Mutant::kNone;
   bool create_targets = false;
-  bool scrub = false;  // all the time
+  bool scrub = false;                               // all the time
+  std::optional<uint32_t> draining = std::nullopt;  // the target that is being emptied
 };
 std::vector<std::string> daemon_arguments(const LoopPlan& plan, const LifeOptions& life);
 

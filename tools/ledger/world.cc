@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace varve::ledger {
 
@@ -140,20 +141,44 @@ std::optional<Salt> Seat::writer(const Kind& kind, uint32_t kind_index, const Bl
   return writer_of(block, layers);
 }
 
-Result<Event> Seat::ended(OpId op, Nanos timeout_ns, std::vector<Code>* reserved) {
+Result<Event> Seat::next(OpId op, Nanos timeout_ns) {
   const SystemClock clock;
   const Nanos until = clock.now_ns() + timeout_ns;
+  if (terminal_) {
+    Event event = *std::exchange(terminal_, std::nullopt);
+    if (event.op == op) return event;
+  }
   Event event;
   for (;;) {
     while (client_->poll(event)) {
-      if (event.op != op || event.kind == Event::Kind::kLayer) continue;
-      if (event.kind != Event::Kind::kReserved) return event;
-      if (reserved != nullptr) *reserved = event.codes;
+      if (event.op == op) return event;
     }
     const Nanos now = clock.now_ns();
-    if (now >= until) return Status::timed_out("an op has no terminal event");
+    if (now >= until) return Status::timed_out("an op has no event");
     pollfd fd{client_->event_fd(), POLLIN, 0};
     ::poll(&fd, 1, static_cast<int>((until - now) / kMillisecond + 1));
+  }
+}
+
+void Seat::await_reserved(OpId op, Nanos timeout_ns, Reserved* reserved) {
+  Result<Event> event = next(op, timeout_ns);
+  if (!event) return;
+  if (event->kind != Event::Kind::kReserved) {
+    terminal_ = *std::move(event);
+    return;
+  }
+  reserved->codes = event->codes;
+  reserved->granted.insert(reserved->granted.end(), event->granted.begin(), event->granted.end());
+}
+
+Result<Event> Seat::ended(OpId op, Nanos timeout_ns, Reserved* reserved) {
+  const SystemClock clock;
+  const Nanos until = clock.now_ns() + timeout_ns;
+  for (;;) {
+    VARVE_TRY(Event event, next(op, std::max<Nanos>(0, until - clock.now_ns())));
+    if (event.kind == Event::Kind::kLayer) continue;
+    if (event.kind != Event::Kind::kReserved) return event;
+    if (reserved != nullptr) reserved->codes = event.codes;
   }
 }
 

@@ -4,11 +4,14 @@
 // slow. Load threads and the audit take the lock for the book; nothing else is shared.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "client/varve.h"
+#include "tools/ledger/board.h"
 #include "tools/ledger/book.h"
 
 namespace varve::ledger {
@@ -33,8 +36,10 @@ uint64_t bytes_of_all(const std::vector<Kind>& kinds);
 struct World {
   std::vector<Kind> kinds;
   Room room = Room::kRoomy;
-  Salt last_salt = 0;  // lock
-  Book book;           // lock
+  Salt last_salt = 0;               // lock
+  Book book;                        // lock
+  Board board;                      // lock
+  std::atomic<uint64_t> purges{0};  // answered, in all lives
   std::mutex lock;
 };
 
@@ -52,8 +57,17 @@ class Seat {
   void fill(const Kind& kind, uint32_t kind_index, const BlockId& block, uint32_t slot, Salt salt);
   std::optional<Salt> writer(const Kind& kind, uint32_t kind_index, const BlockId& block,
                              uint32_t slot);
-  // The terminal event of the seat's one op; `reserved` receives the codes of a push's kReserved.
-  Result<Event> ended(OpId op, Nanos timeout_ns, std::vector<Code>* reserved = nullptr);
+  // What a push was granted so far: by its kReserved events.
+  struct Reserved {
+    std::vector<Code> codes;         // the latest
+    std::vector<FollowTag> granted;  // all
+  };
+  // The next event of the seat's one op, kTimedOut after that time.
+  Result<Event> next(OpId op, Nanos timeout_ns);
+  // Waits for an answer to a push, so long at most; nothing when one was seen before.
+  void await_reserved(OpId op, Nanos timeout_ns, Reserved* reserved);
+  // The terminal event of the seat's one op.
+  Result<Event> ended(OpId op, Nanos timeout_ns, Reserved* reserved = nullptr);
   // Nothing of an earlier op may be taken for an answer.
   void poison(const Kind& kind, uint32_t kind_index, uint32_t rank, uint32_t slot);
 
@@ -63,6 +77,7 @@ class Seat {
   std::vector<std::vector<std::vector<uint32_t>>> layer_bytes_;
   std::vector<FormatId> formats_;
   std::unique_ptr<Client> client_;
+  std::optional<Event> terminal_;  // that came before it was waited for
 };
 
 }  // namespace varve::ledger

@@ -48,7 +48,8 @@ struct AuditTest : ::testing::Test {
   void promise(const BlockId& block) {
     world.book.begin(block, ++world.last_salt);
     world.book.finish(block, world.last_salt);
-    world.book.acknowledge(block, true);
+    world.book.acknowledge(block, world.last_salt, true, kNow);
+    world.book.settle(block, world.last_salt);
   }
   RealDaemon real{"audit_test"};
   World world;
@@ -84,6 +85,27 @@ TEST_F(AuditTest, ABlockOfAnotherWriterIsAPhantom) {
   Audit audit(world, *seat);
   ASSERT_TRUE(audit.run().ok());
   EXPECT_EQ(world.book.tally().of(Class::kPhantom), 1u);
+}
+
+TEST_F(AuditTest, WhatWasPurgedIsGoneAndWhatWasNotIsFoundOut) {
+  push(1, 0, 0, 2);
+  const std::vector<BaseId> one = {world.kinds[1].ids[0]}, other = {world.kinds[1].ids[1]};
+  PurgeRequest request;
+  request.ids = one;
+  const auto op = seat->client().purge(request);
+  ASSERT_TRUE(op.has_value());
+  const auto purged = seat->ended(*op, 60 * kSecond);
+  ASSERT_TRUE(purged.has_value() && purged->status.ok());
+  world.book.purge_answered(world.book.purge_asked(one, false), true);
+  Audit audit(world, *seat);
+  ASSERT_TRUE(audit.run().ok());
+  EXPECT_EQ(world.book.tally().of(Class::kIntact), 1u);
+  EXPECT_EQ(world.book.tally().violations(), 0u);
+  // In the book only: the daemon was not asked.
+  world.book.purge_answered(world.book.purge_asked(other, false), true);
+  Audit again(world, *seat);
+  ASSERT_TRUE(again.run().ok());
+  EXPECT_EQ(world.book.tally().of(Class::kUnpurged), 1u);
 }
 
 TEST_F(AuditTest, ADeadDaemonIsAnErrorNotALoss) {

@@ -30,6 +30,16 @@ TEST(Content, NamesItsWriter) {
   EXPECT_EQ(writer_of(block_of(1), bytes.spans()), std::optional<Salt>(77));
 }
 
+TEST(Content, ALayerAloneIsThatOfItsWriterOrNot) {
+  Bytes bytes(block_of(1), 77, {64, 64});
+  EXPECT_TRUE(is_layer_of(block_of(1), 1, 77, bytes.layers[1]));
+  EXPECT_FALSE(is_layer_of(block_of(1), 0, 77, bytes.layers[1]));
+  EXPECT_FALSE(is_layer_of(block_of(1), 1, 78, bytes.layers[1]));
+  EXPECT_FALSE(is_layer_of(block_of(2), 1, 77, bytes.layers[1]));
+  bytes.layers[1][63] ^= std::byte{1};
+  EXPECT_FALSE(is_layer_of(block_of(1), 1, 77, bytes.layers[1]));
+}
+
 TEST(Content, SeesEveryChangedByte) {
   Bytes bytes(block_of(1), 77, {9, 31});
   for (auto& layer : bytes.layers) {

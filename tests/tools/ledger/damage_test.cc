@@ -20,6 +20,13 @@ LoopPlan harmed(uint32_t loop, Harm harm, uint32_t absent_loops = 0, bool beyond
   return plan;
 }
 
+LoopPlan drains(uint32_t loop, uint64_t seed) {
+  LoopPlan plan = harmed(loop, Harm::kNone);
+  plan.drains = true;
+  plan.harm_seed = seed;
+  return plan;
+}
+
 uint32_t bits(uint32_t mask) {
   return static_cast<uint32_t>(std::popcount(mask));
 }
@@ -123,10 +130,90 @@ TEST(Damage, TheDaemonIsAskedForAFileOnlyWhenItIsTheOnlyOneThatIsMissing) {
   EXPECT_TRUE(asked);
 }
 
+TEST(Damage, ADrainGoesOnUntilTheTargetIsEmptyAndIsTakenOutWithoutHarm) {
+  Damage damage(4, {2, 1});
+  EXPECT_TRUE(damage.next(drains(1, 4)).empty());
+  ASSERT_TRUE(damage.draining().has_value());
+  const uint32_t target = *damage.draining();
+  EXPECT_TRUE(damage.complete());
+  damage.next(drains(2, 5));
+  EXPECT_EQ(damage.draining(), target);
+  damage.emptied();
+  EXPECT_EQ(damage.draining(), target) << "the daemon runs, and may start again";
+  LoopPlan plan = harmed(3, Harm::kNone, 1);
+  plan.harm_seed = 1;
+  auto deeds = damage.next(plan);
+  ASSERT_EQ(deeds.size(), 1u);
+  EXPECT_EQ(deeds[0].harm, Harm::kTakeOut);
+  EXPECT_EQ(deeds[0].target, target);
+  EXPECT_EQ(damage.absent(), 1u << target);
+  EXPECT_EQ(damage.hurt(), 0u);
+  EXPECT_EQ(damage.thin(), 0u);
+  EXPECT_FALSE(damage.draining().has_value());
+  deeds = damage.next(harmed(4, Harm::kNone));
+  ASSERT_EQ(deeds.size(), 1u);
+  EXPECT_EQ(deeds[0].harm, Harm::kReplace);
+  EXPECT_EQ(damage.hurt(), 0u);
+}
+
+TEST(Damage, WhatIsEmptyAndStaysIsFormattedAnew) {
+  Damage damage(3, {1, 1});
+  damage.next(drains(1, 4));
+  damage.emptied();
+  EXPECT_TRUE(damage.next(drains(2, 6)).empty());
+  EXPECT_FALSE(damage.draining().has_value());
+  EXPECT_EQ(damage.absent() | damage.hurt(), 0u);
+}
+
+TEST(Damage, NothingIsDrainedWhileATargetIsHurtAndADrainOfAHurtOneIsGivenUp) {
+  Damage damage(4, {2, 1});
+  damage.next(harmed(1, Harm::kRot));
+  damage.next(drains(2, 4));
+  EXPECT_FALSE(damage.draining().has_value());
+  bool given_up = false;
+  for (uint32_t i = 0; i < 40 && !given_up; ++i) {
+    damage.healed();
+    damage.next(drains(3, 4));
+    ASSERT_TRUE(damage.draining().has_value());
+    LoopPlan plan = harmed(4, Harm::kRot);
+    plan.harm_seed = i;
+    const uint32_t target = *damage.draining();
+    damage.next(plan);
+    given_up = damage.hurt() == 1u << target;
+    EXPECT_EQ(damage.draining().has_value(), !given_up);
+  }
+  EXPECT_TRUE(given_up);
+}
+
+TEST(Damage, BlocksAreThinWhileTheOthersAreFewerThanABlockNeeds) {
+  Damage damage(4, {2, 1});
+  damage.next(drains(1, 4));
+  uint32_t seed = 0;
+  while (damage.draining() && damage.absent() == 0) {
+    LoopPlan plan = harmed(2, Harm::kDestroy, 5);
+    plan.harm_seed = seed++;
+    damage.next(plan);
+  }
+  ASSERT_TRUE(damage.draining().has_value());
+  EXPECT_FALSE(damage.complete()) << "there is nowhere to move to";
+  EXPECT_NE(damage.thin() & 1u << *damage.draining(), 0u);
+}
+
+// Else one that missed a purge might be alone, with nobody there who knows of it.
+TEST(Damage, ATargetThatWasThereBeforeIsLeftAsItWas) {
+  Damage damage(2, {1, 0});
+  damage.next(harmed(1, Harm::kAway, 1, true));
+  const uint32_t away = damage.absent();
+  const auto deeds = damage.next(harmed(2, Harm::kDestroy, 2, true));
+  ASSERT_EQ(deeds.size(), 1u) << "the one that is back is no witness of what the other took";
+  EXPECT_EQ(deeds[0].harm, Harm::kReturn);
+  EXPECT_EQ(1u << deeds[0].target, away);
+}
+
 // What `tools/dev test` runs must hold what the ledger is about, in its few loops.
-TEST(Damage, TheRunOfTheGateDestroysRotsAndSwapsTargetsOfACodedScheme) {
+TEST(Damage, TheRunOfTheGateDestroysDrainsRotsAndSwapsTargetsOfACodedScheme) {
   LedgerPlan run;
-  run.seed = 48;
+  run.seed = 111;
   run.scheme = Scheme{2, 1};
   Damage damage(plan_loop(run, 0).folder.targets, *run.scheme);
   std::set<Harm> done;
@@ -135,13 +222,16 @@ TEST(Damage, TheRunOfTheGateDestroysRotsAndSwapsTargetsOfACodedScheme) {
     for (const Deed& deed : damage.next(plan))
       done.insert(deed.harm);
     EXPECT_TRUE(damage.within());
-    if (plan.heals && plan.audited && damage.complete()) damage.healed();
+    if (!plan.heals || !plan.audited || !damage.complete()) continue;
+    damage.healed();
+    if (damage.draining() && !damage.is_empty()) damage.emptied();
   }
-  EXPECT_EQ(done, (std::set<Harm>{Harm::kDestroy, Harm::kRot, Harm::kSwap, Harm::kReplace}));
+  EXPECT_EQ(done, (std::set<Harm>{Harm::kDestroy, Harm::kRot, Harm::kSwap, Harm::kReplace,
+                                  Harm::kTakeOut}));
 }
 
 TEST(Damage, OverManyFoldersTheBudgetHoldsAndATargetIsAlwaysThere) {
-  uint32_t struck = 0;
+  uint32_t struck = 0, taken_out = 0;
   for (uint32_t folder = 0; folder < 40; ++folder) {
     LedgerPlan run;
     run.seed = 11;
@@ -150,7 +240,8 @@ TEST(Damage, OverManyFoldersTheBudgetHoldsAndATargetIsAlwaysThere) {
     bool beyond = false;
     for (uint32_t i = 0; i < kLoopsPerFolder; ++i) {
       const LoopPlan plan = plan_loop(run, folder * kLoopsPerFolder + i);
-      damage.next(plan);
+      for (const Deed& deed : damage.next(plan))
+        taken_out += deed.harm == Harm::kTakeOut ? 1 : 0;
       struck += bits(damage.struck());
       beyond = plan.beyond || beyond;
       EXPECT_TRUE(beyond || damage.within());
@@ -158,10 +249,12 @@ TEST(Damage, OverManyFoldersTheBudgetHoldsAndATargetIsAlwaysThere) {
       if (plan.heals && plan.audited && damage.complete()) {
         damage.healed();
         beyond = false;
+        if (damage.draining() && !damage.is_empty()) damage.emptied();
       }
     }
   }
   EXPECT_GT(struck, 80u);
+  EXPECT_GT(taken_out, 20u);
 }
 
 }  // namespace

@@ -25,9 +25,9 @@ struct LoadTest : ::testing::Test {
     }
   }
   // Runs until it has durable acknowledgements and pulled blocks, at most a minute.
-  LoadCounts work() {
+  LoadCounts work(LoadOptions options = LoadOptions()) {
     std::atomic<bool> stop{false};
-    Load load(world, *seat, LoadOptions{});
+    Load load(world, *seat, options);
     std::thread thread([&] { load.run(stop); });
     const SystemClock clock;
     const Nanos until = clock.now_ns() + 60 * kSecond;
@@ -51,7 +51,38 @@ TEST_F(LoadTest, WhatIsAcknowledgedIsInTheBookAndNothingIsWrong) {
   EXPECT_GT(counts.acks_cached, 0u);
   EXPECT_GE(counts.acks_durable + counts.acks_cached, world.book.blocks_acknowledged());
   EXPECT_EQ(counts.hung, 0u);
-  EXPECT_EQ(counts.broken_hits, 0u) << counts.broken_hit;
+  EXPECT_EQ(counts.broken_hits + counts.broken_follows, 0u) << counts.broken;
+  EXPECT_EQ(world.book.tally().violations(), 0u);
+}
+
+TEST_F(LoadTest, WhatIsPurgedIsNotFoundByWhoAsksLater) {
+  LoadOptions options;
+  options.purge_per_mille = 200;
+  const LoadCounts counts = work(options);
+  EXPECT_GT(counts.purges, 0u);
+  EXPECT_EQ(counts.purges, counts.purges_done);
+  EXPECT_EQ(world.purges, counts.purges_done);
+  EXPECT_EQ(world.book.tally().violations(), 0u);
+}
+
+// Two loads: of what one pushes the other follows.
+TEST_F(LoadTest, WhatAnotherPushesIsFollowedLayerByLayer) {
+  Seat other(world.kinds);
+  ASSERT_TRUE(other.connect(real.daemon().address(), world.kinds).ok());
+  std::atomic<bool> stop{false};
+  LoadOptions options;
+  options.seed = 2;
+  Load load(world, other, options);
+  std::thread thread([&] { load.run(stop); });
+  LoadCounts counts;
+  for (uint32_t i = 0; i < 20 && counts.follows == 0; ++i)
+    counts.merge(work());
+  stop = true;
+  thread.join();
+  counts.merge(load.counts());
+  EXPECT_GT(counts.follows, 0u);
+  EXPECT_EQ(counts.hung, 0u);
+  EXPECT_EQ(counts.broken_hits + counts.broken_follows, 0u) << counts.broken;
   EXPECT_EQ(world.book.tally().violations(), 0u);
 }
 

@@ -31,7 +31,7 @@ TEST(Plan, ALongRunMeetsEveryKindOfLoop) {
   std::set<uint32_t> shards, spills, unaudited;
   std::set<Harm> harms;
   std::set<std::string> schemes;
-  uint32_t tight = 0, beyond = 0, harmed = 0;
+  uint32_t tight = 0, beyond = 0, harmed = 0, drains = 0, at_purge = 0;
   for (uint32_t loop = 0; loop < 200; ++loop) {
     const LoopPlan plan = plan_loop(seeded(1), loop);
     endings.insert(plan.ending);
@@ -45,6 +45,9 @@ TEST(Plan, ALongRunMeetsEveryKindOfLoop) {
     EXPECT_GE(plan.folder.targets, plan.folder.scheme.width());
     EXPECT_LE(plan.folder.targets, std::max(3u, plan.folder.scheme.width() + 1));
     tight += plan.folder.room == Room::kTight ? 1 : 0;
+    drains += plan.drains ? 1 : 0;
+    at_purge += plan.at_purge ? 1 : 0;
+    EXPECT_TRUE(!plan.drains || plan.folder.targets > plan.folder.scheme.width());
     EXPECT_GE(plan.load_ms, 5u);
     EXPECT_LE(plan.load_ms, 1500u);
   }
@@ -58,6 +61,8 @@ TEST(Plan, ALongRunMeetsEveryKindOfLoop) {
   EXPECT_EQ(harmed, 100u);
   EXPECT_GT(beyond, 10u);
   EXPECT_LT(beyond, 50u);
+  EXPECT_GT(drains, 10u);
+  EXPECT_GT(at_purge, 40u);
 }
 
 TEST(Plan, AFolderKeepsItsShapeAndBeginsAudited) {
@@ -98,24 +103,47 @@ TEST(Plan, TheRepairMutantLosesATargetBeforeEveryLifeAndIsAlwaysAudited) {
   }
 }
 
+TEST(Plan, TheMutantOfAPurgeIsKilledAfterAPurgeAndHurtsNoTarget) {
+  LedgerPlan run = seeded(1);
+  run.mutant = Mutant::kPurge;
+  for (uint32_t loop = 0; loop < 40; ++loop) {
+    const LoopPlan plan = plan_loop(run, loop);
+    EXPECT_TRUE(plan.at_purge && plan.audited);
+    EXPECT_EQ(plan.ending, Ending::kKill);
+    EXPECT_EQ(plan.spill_per_mille, 0u);
+    EXPECT_EQ(plan.harm, Harm::kNone);
+    EXPECT_FALSE(plan.drains);
+  }
+}
+
 TEST(Plan, OnlyAMutantIsAskedToBreakAPromise) {
   const LoopPlan plan = plan_loop(seeded(1), 0);
   const auto has = [&](Mutant mutant, const std::string& option) {
-    const auto arguments = daemon_arguments(plan, {.data_dir = "d", .mutant = mutant});
+    LifeOptions life;
+    life.data_dir = "d";
+    life.mutant = mutant;
+    const auto arguments = daemon_arguments(plan, life);
     return std::count(arguments.begin(), arguments.end(), option) == 1;
   };
   EXPECT_FALSE(has(Mutant::kNone, "--fault-ack-before-flush"));
   EXPECT_TRUE(has(Mutant::kFlush, "--fault-ack-before-flush"));
+  EXPECT_FALSE(has(Mutant::kFlush, "--fault-purge-before-flush"));
+  EXPECT_TRUE(has(Mutant::kPurge, "--fault-purge-before-flush"));
   EXPECT_FALSE(has(Mutant::kNone, "--repair-mb-per-s"));
   EXPECT_TRUE(has(Mutant::kRepair, "--repair-mb-per-s"));
   EXPECT_TRUE(has(Mutant::kNone, "--fault-volatile-cache"));
   EXPECT_TRUE(has(Mutant::kNone, plan.folder.scheme.text()));
 }
 
-TEST(Plan, ALifeIsAskedForMissingFilesAndForScrub) {
+TEST(Plan, ALifeIsAskedForMissingFilesAndForScrubAndToDrain) {
+  LifeOptions life;
+  life.data_dir = "d";
+  life.create_targets = life.scrub = true;
+  life.draining = 2;
   const auto plain = daemon_arguments(plan_loop(seeded(1), 0), {});
-  const auto asked = daemon_arguments(plan_loop(seeded(1), 0), {"d", Mutant::kNone, true, true});
-  for (const std::string option : {"--create-targets", "--scrub-interval-s"}) {
+  const auto asked = daemon_arguments(plan_loop(seeded(1), 0), life);
+  for (const std::string option :
+       {"--create-targets", "--scrub-interval-s", "--drain-target", "d/target-2.dat"}) {
     EXPECT_EQ(std::count(plain.begin(), plain.end(), option), 0);
     EXPECT_EQ(std::count(asked.begin(), asked.end(), option), 1);
   }

@@ -15,11 +15,11 @@ LedgerTotals with(Class c) {
   return totals;
 }
 
-TEST(Report, LostCorruptAndPhantomFailTheRunAndTheOthersDoNot) {
+TEST(Report, LostCorruptPhantomAndUnpurgedFailTheRunAndTheOthersDoNot) {
   LedgerOptions options;
   for (const Class c : {Class::kIntact, Class::kEvicted, Class::kRevived})
     EXPECT_TRUE(passed(options, with(c)));
-  for (const Class c : {Class::kLost, Class::kCorrupt, Class::kPhantom})
+  for (const Class c : {Class::kLost, Class::kCorrupt, Class::kPhantom, Class::kUnpurged})
     EXPECT_FALSE(passed(options, with(c)));
 }
 
@@ -38,6 +38,19 @@ TEST(Report, TheMutantPassesOnlyWhenCaughtAsALoss) {
     EXPECT_TRUE(passed(options, with(Class::kLost)));
     EXPECT_FALSE(passed(options, with(Class::kCorrupt)));
   }
+}
+
+TEST(Report, TheMutantOfAPurgePassesOnlyWhenCaughtAsAPurgeThatDidNotHold) {
+  LedgerOptions options;
+  options.plan.mutant = Mutant::kPurge;
+  EXPECT_FALSE(passed(options, LedgerTotals{}));
+  EXPECT_FALSE(passed(options, with(Class::kLost)));
+  LedgerTotals totals = with(Class::kUnpurged);
+  EXPECT_TRUE(passed(options, totals));
+  EXPECT_NE(report_text(options, totals).find("the planted purge before flush was caught"),
+            std::string::npos);
+  totals.tally.classes[static_cast<uint32_t>(Class::kLost)] = 1;
+  EXPECT_FALSE(passed(options, totals));
 }
 
 TEST(Report, AStopThatIsNotDrainedIsLegalOnlyAfterItsTime) {
