@@ -46,8 +46,9 @@ FetchTable::FetchTable(OpContext& context, uint32_t fetches_max)
 bool FetchTable::has_share(uint32_t target, uint32_t pages) const {
   Target& of = targets_[target];
   if (of.reads == 0 || !has_peer(context_, target)) return true;  // one read always
-  const uint64_t limit = context_.tier.limit_bytes(Budget::kPull);
-  const bool has = of.reads < pool_.capacity() / 2 && bytes_of(of.pages + pages) <= limit / 2;
+  const uint64_t limit = target_share(context_, context_.tier.limit_bytes(Budget::kPull));
+  const bool has =
+      of.reads < target_share(context_, pool_.capacity()) && bytes_of(of.pages + pages) <= limit;
   of.was_full = of.was_full || !has;
   return has;
 }

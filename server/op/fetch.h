@@ -34,8 +34,8 @@ class FetchTable {
 
   uint32_t available() const { return pool_.available(); }
   uint32_t live() const { return pool_.used(); }
-  // One target that answers nothing must leave the others what they need: it may hold half of the
-  // reads and of the pull budget's pages, where there is another target. `pages`: of one more read.
+  // Targets that answer nothing must leave the others what they need: where it has a peer, one may
+  // hold its target_share() of the reads and of the pull budget's pages. `pages`: of one more read.
   bool has_share(uint32_t target, uint32_t pages) const;
   Fetch* take(uint32_t target, uint32_t pages);  // null: all are busy
   void give(Fetch& fetch);                       // taken and not started

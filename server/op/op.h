@@ -18,6 +18,7 @@
 //   O7 what was purged is neither found nor sent from the answer on, and never comes back (I10).
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -112,8 +113,13 @@ inline bool is_draining(const OpContext& context, uint32_t target) {
   return (context.options.draining_targets >> target & 1) != 0;
 }
 
-// Whether another target works that must be left its half.
+// Whether another target works that must be left its share.
 bool has_peer(const OpContext& context, uint32_t target);
+// Of what all targets share one may hold this much where it has a peer: as many as the scheme does
+// without may answer nothing, and the others still have a share.
+inline uint64_t target_share(const OpContext& context, uint64_t whole) {
+  return whole / std::max(2u, context.options.scheme.m + 1);
+}
 
 // Posts a part back to its session (O1). The part is gone after this call.
 void part_back(Part& part, Status status);

@@ -136,8 +136,9 @@ class PushTable {
 
   uint32_t watch(Nanos now_ns) const;  // logs commits that flash does not take; how many
 
-  // One target that takes nothing must leave the others what they need: it may hold half of the
-  // attempts, of the append slots and of the push budget, where others can do without it.
+  // A target that takes nothing must leave the others what they need: it may hold half of the
+  // attempts and of the push budget, where others can do without it, and its target_share() of the
+  // append slots.
   bool has_share(uint32_t target, uint32_t dram_pages) const;
   void share_drop(uint32_t target, uint32_t dram_pages);  // its pages went back
 

@@ -160,10 +160,11 @@ void PushTable::share_drop(uint32_t target, uint32_t dram_pages) {
 }
 
 bool PushTable::may_append(uint32_t target) const {
-  const uint32_t half = std::max(1u, context_.options.appends_max / 2);
+  const uint64_t share =
+      std::max<uint64_t>(1, target_share(context_, context_.options.appends_max));
   if (slots_.available() == 0) return false;
   // One that failed refuses at once, whatever its device holds on to.
-  return targets_[target].appends < half || !has_peer(context_, target) ||
+  return targets_[target].appends < share || !has_peer(context_, target) ||
          !context_.flash.target_ok(target);
 }
 

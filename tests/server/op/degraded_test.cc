@@ -30,7 +30,7 @@ uint32_t holder_of(const Rig& rig, uint32_t n, uint32_t extent) {
 
 void hold(Rig& rig, uint32_t target) {
   rig.flash.hold_reads = true;
-  rig.flash.hold_target = static_cast<int>(target);
+  rig.flash.hold_targets = 1u << target;
 }
 
 size_t count_of(const Rig::Pull& pull, LostState state) {

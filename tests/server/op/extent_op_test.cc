@@ -176,7 +176,7 @@ TEST(ExtentOp, StreamsNothingThatADeviceStillReads) {
   const GrantLoan loan = rig.reserve({1}).loans[0];
   rig.fill(loan, 1);
   rig.flash.hold_appends = true;
-  rig.flash.hold_target = 0;
+  rig.flash.hold_targets = 1;
   ASSERT_TRUE(rig.commit(loan).ok());
   rig.settle();
   rig.flash.held_by_device = true;

@@ -150,7 +150,7 @@ bool FakeFlash::is_held(const Work& work) const {
   if (work.raise != nullptr) return false;
   if (work.kill != nullptr) return hold_kills;
   const uint32_t target = work.read != nullptr ? work.read->place.target : work.append->target;
-  if (hold_target >= 0 && static_cast<uint32_t>(hold_target) != target) return false;
+  if ((hold_targets >> target & 1) == 0) return false;
   return work.read != nullptr ? hold_reads : hold_appends;
 }
 

@@ -29,7 +29,7 @@ class FakeFlash final : public flash::Flash {
   Status fail_appends;
   bool hold_reads = false;  // reads stay in flight until let_go()
   bool hold_appends = false;
-  int hold_target = -1;  // only this target's, else all
+  uint32_t hold_targets = ~0u;  // whose, as bits
   int suspect_target = -1;
   uint32_t pages_max = 32768;
   Nanos latency_ns = 100 * kMicrosecond;

@@ -123,7 +123,7 @@ TEST(FetchTable, LeavesOtherTargetsTheirReads) {
   ASSERT_GT(stuck.size(), 2u);
   ASSERT_GT(others.size(), 2u);
   rig.flash.hold_reads = true;
-  rig.flash.hold_target = 0;
+  rig.flash.hold_targets = 1;
   std::vector<std::unique_ptr<Rig::Pull>> waiting;
   for (const uint32_t n : stuck) {
     waiting.push_back(rig.make_pull({n}));
@@ -143,6 +143,49 @@ TEST(FetchTable, LeavesOtherTargetsTheirReads) {
     rig.finish(*waiting[i]);
     EXPECT_EQ(waiting[i]->code(0), Code::kOk) << stuck[i];
   }
+  rig.expect_at_rest();
+}
+
+// As many may be stuck as the scheme does without.
+TEST(FetchTable, TwoStuckTargetsLeaveTheOthersReads) {
+  RigOptions options;
+  options.op.scheme = {4, 2};
+  options.op.fetches_max = 9;
+  options.op.repair_bytes_per_s = 0;
+  options.targets = 6;
+  options.layer_bytes = {70000, 70000, 70000, 70000};
+  Rig rig(options);
+  const auto holder = [&](uint32_t n, uint32_t extent) {
+    return rig.place_of(rig.block(n), flash::position_at(rig.table(), rig.block(n), extent)).target;
+  };
+  constexpr uint32_t kBlocks = 12;
+  for (uint32_t n = 0; n < kBlocks; ++n) {
+    rig.push({n});
+    rig.drop_from_dram(n);
+  }
+  rig.flash.hold_reads = true;
+  rig.flash.hold_targets = 0b11;
+  std::vector<std::unique_ptr<Rig::Pull>> waiting;
+  std::optional<wire::Want> free;  // of block 0
+  for (uint32_t n = 0; n < kBlocks; ++n) {
+    for (uint32_t e = 0; e < rig.table().data_count(); ++e) {
+      const bool stuck = holder(n, e) < 2;
+      if (n == 0 && !stuck) free = wire::Want{0, e};
+      if (n == 0 || !stuck) continue;
+      waiting.push_back(rig.make_wants({n}, {{0, e}}));
+      rig.start(*waiting.back());
+    }
+  }
+  rig.settle();
+  EXPECT_EQ(rig.context->fetches->live(), 6u) << "a third of the reads each";
+  ASSERT_TRUE(free.has_value());
+  auto pull = rig.make_wants({0}, {*free});
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  rig.flash.let_go();
+  for (const auto& one : waiting)
+    rig.finish(*one);
   rig.expect_at_rest();
 }
 

@@ -54,7 +54,7 @@ TEST(PushTable, LeavesOtherTargetsTheirSlots) {
   options.layer_bytes = {1000};
   Rig rig(options);
   rig.flash.hold_appends = true;
-  rig.flash.hold_target = 0;
+  rig.flash.hold_targets = 1;
   std::vector<uint32_t> ids;
   for (uint32_t n = 0; n < 12; ++n)
     ids.push_back(n);
@@ -76,18 +76,42 @@ TEST(PushTable, LeavesOtherTargetsTheirSlots) {
   EXPECT_EQ(rig.flash.appends_done, ids.size());
 }
 
+// As many may be stuck as the scheme does without.
+TEST(PushTable, TwoStuckTargetsLeaveTheOthersSlots) {
+  RigOptions options;
+  options.op.scheme = {4, 2};
+  options.op.appends_max = 6;
+  options.targets = 6;
+  options.layer_bytes = {1000};
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  rig.flash.hold_targets = 0b11000;
+  const std::vector<uint32_t> ids = {1, 2, 3, 4, 5};
+  const Rig::Reserved reserved = rig.reserve(ids);
+  for (uint32_t i = 0; i < ids.size(); ++i) {
+    ASSERT_EQ(reserved.loans[i].outcome, wire::ReserveOutcome::kGranted);
+    rig.fill(reserved.loans[i], ids[i]);
+    EXPECT_TRUE(rig.commit(reserved.loans[i]).ok());
+  }
+  rig.settle();
+  EXPECT_EQ(rig.context->pushes->appends_live(), 4u) << "a third of the slots each";
+  EXPECT_EQ(rig.flash.appends_done, 4 * ids.size());
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
 // A target that failed keeps the appends it had, for ever: what waits for it ends all the same, and
 // nothing of those blocks is used again before the device gives it back.
 TEST(PushTable, CommitsThatWaitForATargetThatFailedEnd) {
   RigOptions options;
   options.op.scheme = {4, 2};
   options.op.repair_bytes_per_s = 0;
-  options.op.appends_max = 4;
+  options.op.appends_max = 6;
   options.targets = 6;
   options.layer_bytes = {1000};
   Rig rig(options);
   rig.flash.hold_appends = true;
-  rig.flash.hold_target = 3;
+  rig.flash.hold_targets = 1u << 3;
   const std::vector<uint32_t> ids = {1, 2, 3, 4, 5};
   const Rig::Reserved reserved = rig.reserve(ids);
   for (uint32_t i = 0; i < ids.size(); ++i) {
@@ -97,7 +121,7 @@ TEST(PushTable, CommitsThatWaitForATargetThatFailedEnd) {
   }
   rig.settle();
   EXPECT_EQ(rig.context->pushes->appends_live(), 2u);
-  EXPECT_EQ(rig.context->metrics.appends_waiting.value(), 3) << "half is all one target gets";
+  EXPECT_EQ(rig.context->metrics.appends_waiting.value(), 3) << "a third is all one target gets";
   EXPECT_EQ(rig.flash.appends_done, 25u);
   rig.flash.ok[3] = false;
   rig.flash.held_by_device = true;

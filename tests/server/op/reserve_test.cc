@@ -60,7 +60,7 @@ TEST(Reserve, LeavesOtherTargetsHalfOfTheBudgetOfOneThatIsStuck) {
   options.push_pages = 64;  // 32 blocks
   Rig rig(options);
   rig.flash.hold_appends = true;
-  rig.flash.hold_target = 0;
+  rig.flash.hold_targets = 1;
   uint32_t committed = 0;
   for (uint32_t n = 0; n < 200; ++n) {
     const Rig::Reserved reserved = rig.reserve({n});
