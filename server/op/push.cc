@@ -237,7 +237,7 @@ void PushOp::written() {
   VARVE_ASSERT(block.dirty);
   // What was written is ended by its KILL records, or its generation. The walk of a purge may end
   // the block alone: a lineage without a number dies with any other.
-  if (purged_ || block.purged) {
+  if (is_purged()) {
     context_.metrics.push_purged.add();
     if (part_ != nullptr) answer(Status::cancelled("purged"));
     return;

@@ -73,6 +73,7 @@ class PushOp final : public Op {
   void abort(AbortPart& part);
   // What it writes was purged: the commit, made or still to come, is answered `cancelled`.
   void purge() { purged_ = true; }
+  bool is_purged() const { return purged_ || grant_.tier_block->purged; }
   bool is_written() const { return stage_ == Stage::kWrite; }
   void run() override;
   const char* name() const override { return "push"; }
@@ -82,9 +83,10 @@ class PushOp final : public Op {
   bool is_overdue(Nanos now_ns, Nanos limit_ns) const {
     return stage_ >= Stage::kWrite && now_ns - since_ns_ > limit_ns;
   }
-  // Of the table: this fragment may be appended now; it has ended.
+  // Of the table: this fragment may be appended now; it has ended; it was purged and is not wanted.
   void append(FragmentWrite& write, AppendSlot& slot);
   void appended(FragmentWrite& write, Status status);
+  void passed_over() { completed(Status()); }
 
   PushOp* bucket_next = nullptr;  // the table's
 

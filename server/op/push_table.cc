@@ -200,10 +200,14 @@ void PushTable::pump() {
   for (size_t i = 0; i < targets_.size() && slots_.available() > 0; ++i) {
     turn_ = (turn_ + 1) % static_cast<uint32_t>(targets_.size());
     Target& target = targets_[turn_];
+    // Behind its KILL record nothing of a block may be written: the record goes before it.
+    while (!target.waiting.empty() && target.waiting.front()->op->is_purged()) {
+      waiting_changed(-1);
+      target.waiting.pop()->op->passed_over();
+    }
     if (target.waiting.empty() || !may_append(turn_)) continue;
-    FragmentWrite* write = target.waiting.pop();
     waiting_changed(-1);
-    occupy(*write);
+    occupy(*target.waiting.pop());
   }
 }
 

@@ -386,6 +386,30 @@ TEST(Purge, PushesOfALineageEndCancelled) {
   rig.expect_at_rest();
 }
 
+// What waits for a slot when its record is written may not come behind it.
+TEST(Purge, WhatWaitsForAnAppendIsNotAppendedAnyMore) {
+  RigOptions options;
+  options.op.appends_max = 2;
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  for (uint32_t n = 1; n <= 3; ++n) {
+    const auto reserved = rig.reserve({n});
+    rig.fill(reserved.loans[0], n);
+    EXPECT_TRUE(rig.commit(reserved.loans[0]).ok());  // cached
+  }
+  rig.settle();
+  const int64_t waiting = rig.context->metrics.appends_waiting.value();
+  ASSERT_GE(waiting, 1);
+  EXPECT_EQ(purge(rig, {1, 2, 3})->part.blocks, 3u);
+  rig.flash.let_go();
+  rig.settle();
+  EXPECT_EQ(rig.flash.appends_done, 3u - static_cast<uint32_t>(waiting));
+  EXPECT_EQ(rig.context->metrics.appends_waiting.value(), 0);
+  EXPECT_EQ(rig.context->metrics.push_purged.value(), 3u);
+  EXPECT_EQ(rig.flash.fragments(), 0u);
+  rig.expect_at_rest();
+}
+
 // Of a lineage that has no number: every purge of another ends it, its write included.
 TEST(Purge, APushOfALineageWithoutANumberEndsWithTheNextOfAny) {
   Rig rig;
