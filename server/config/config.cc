@@ -23,6 +23,8 @@ constexpr uint64_t kFragmentsFloor = 1 << 14, kFragmentsCeiling = 1 << 24;
 // a shard keeps for a target.
 constexpr uint64_t kBesideProcess = 128 * kMiB, kBesideShard = 12 * kMiB, kBesideTarget = 10 * kMiB;
 constexpr uint64_t kBesideBlock = 80, kBesideFragment = 16, kFragmentEvery = 32 * kKiB;
+// During recovery, for each KILL record: an eighth of the pages of a target, at most 64 Ki a slice.
+constexpr uint64_t kBesideKill = 80, kKillsMax = 64 * 1024 * 16;
 constexpr uint32_t kLanesPerSession = 5;        // one urgent, at most four bulk
 constexpr uint32_t kUnnamedLanes = 64;          // accepted, no HELLO yet
 constexpr uint32_t kDescriptorsOfProcess = 64;  // standard streams, lock, files being replaced
@@ -226,9 +228,12 @@ std::string memory_problem(const ServerConfig& config, const Machine& machine,
                            uint64_t flash_bytes) {
   if (machine.memory_available_bytes == 0) return {};
   const uint64_t fragments = flash_bytes / kFragmentEvery;
-  const uint64_t beside =
-      kBesideProcess + config.shards * (kBesideShard + config.targets * kBesideTarget) +
-      fragments * kBesideFragment + fragments / config.scheme.width() * kBesideBlock;
+  const uint64_t kills =
+      std::min(flash_bytes / std::max(1u, config.targets) / kPageBytes / 8, kKillsMax);
+  const uint64_t beside = kills * kBesideKill + kBesideProcess +
+                          config.shards * (kBesideShard + config.targets * kBesideTarget) +
+                          fragments * kBesideFragment +
+                          fragments / config.scheme.width() * kBesideBlock;
   if (config.dram_bytes + beside <= machine.memory_available_bytes) return {};
   const auto mib = [](uint64_t bytes) { return std::to_string(bytes / kMiB) + " MiB"; };
   std::string text = "--dram-bytes is " + bytes_text(config.dram_bytes) +

@@ -233,7 +233,8 @@ struct Append {
 };
 
 // One KILL record on one target (FORMAT 7.4). It needs no reservation: it waits for recovery of its
-// slice, and where a slice is full, for reclaim. Of a slice an eighth at most are records.
+// slice, and where a slice is full, for reclaim. Of a slice an eighth at most are records, and 64
+// Ki.
 struct Kill {
   using Done = void (*)(Kill&);
   // in

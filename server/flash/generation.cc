@@ -77,7 +77,7 @@ Result<Generations> raised(const Generations& rows, uint32_t domain, uint64_t li
   Generations table = rows;
   const LineageMark now = current_mark(rows, domain, lineage);
   const uint32_t before = lineage == 0 ? now.domain_generation : now.lineage_generation;
-  if (before == ~0u) return Status::unsupported("a generation cannot be raised any further");
+  if (before >= ~0u - 1) return Status::unsupported("a generation cannot be raised any further");
   *generation = before + 1;
   if (lineage == 0) drop_lineages(table, domain);
   DomainGeneration* row = find(table, domain, lineage);

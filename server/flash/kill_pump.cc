@@ -74,7 +74,7 @@ void KillPump::pump(Lane& lane, SliceLog& log) {
       continue;
     }
     if (full) say_full(lane, log);
-    kill.status = full ? Status::no_space("an eighth of the slice is KILL records")
+    kill.status = full ? Status::no_space("the slice has as many KILL records as it may")
                        : Status::unavailable("a purge on a target that failed, or in a drain");
     kill.on_done(kill);
   }
@@ -99,9 +99,10 @@ void KillPump::say_full(const Lane& lane, const SliceLog& log) {
   if (!full_log_.admit(reactor_.now_ns(), &swallowed)) return;
   logf(LogLevel::kWarn, "flash",
        "target %u slice %u: %" PRIu64
-       " pages, an eighth of it, are KILL records of blocks that were purged one by one; further "
-       "purges of blocks are refused (no_space) until new data has turned the log over: purge the "
-       "lineage or the domain, which needs none (%" PRIu64 " more times since the last line)",
+       " pages, all that it may, are KILL records of blocks that were purged one by one; further "
+       "purges of blocks are refused (no_space) until new data has turned the log over (never for "
+       "records that a target which is away has not seen): purge the lineage or the domain, which "
+       "needs none (%" PRIu64 " more times since the last line)",
        log.target(), log.slice(), log.kill_pages(), swallowed);
 }
 

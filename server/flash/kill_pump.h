@@ -3,7 +3,8 @@
 // A record goes to its slice's log when that has recovered and has a page for it. One without a
 // page waits: the pump comes back by time alone, because what reclaim changes while it finds none
 // would wake it again at once, and asks for evictions now and then only, a page being little.
-// A slice of which an eighth is records takes no new one, nor is anything evicted for it.
+// A slice that has as many records as it may (kill_pages_max) takes no new one, nor is anything
+// evicted for it.
 #pragma once
 
 #include <vector>

@@ -80,7 +80,7 @@ void TargetMetrics::register_in(MetricSet& set, const std::string& labels) const
   counter("kills_copied_total", kills_copied, "KILL records that reclaim had to keep");
   counter("kills_dropped_total", kills_dropped, "KILL records whose work is done");
   counter("kill_waits_total", kill_waits, "times that a KILL record waited for reclaim");
-  counter("kills_refused_total", kills_refused, "KILL records beyond an eighth of their slice");
+  counter("kills_refused_total", kills_refused, "KILL records beyond what their slice may have");
   set.add({"varve_flash_kills_live", labels, "KILL records kept, a page each"}, &kills_live);
   counter("raises_total", raises, "superblocks written with new generations");
   counter("room_wanted_total", room_wanted, "evictions asked for");

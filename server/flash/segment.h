@@ -95,6 +95,9 @@ struct OpenSegment {
   SegmentIo* io = nullptr;  // since the first append
 };
 
+// A start keeps every record's id in memory until recovery is over.
+inline constexpr uint64_t kKillsPerSlice = 64 * 1024;
+
 class SliceLog {
  public:
   SliceLog(const TargetGeometry& geometry, uint32_t target, uint32_t slice, uint32_t kept_free);
@@ -120,14 +123,15 @@ class SliceLog {
   // nothing may live in reclaim's segment, so that it is the free one. The pending count rises.
   OpenSegment* take_kill();
   // Records are live pages that are counted apart, copies included, because nobody can evict them:
-  // beyond an eighth of the slice no new one is taken. Reclaim's copies always are.
+  // beyond an eighth of the slice, or kKillsPerSlice, no new one is taken. Reclaim's copies always
+  // are.
   // `until`: see kill_until().
   Place place_kill(OpenSegment& open, uint64_t until);
   void kill_add(uint32_t segment, uint64_t until);
   void kill_drop(uint32_t segment);
   uint64_t kill_pages() const { return kill_pages_; }
   uint64_t kill_pages_max() const {
-    return uint64_t{segment_count()} * geometry_.segment_pages / 8;
+    return std::min(uint64_t{segment_count()} * geometry_.segment_pages / 8, kKillsPerSlice);
   }
   void append_ended(OpenSegment& open);
   // Open segments that may be sealed now; never-written ones become free.

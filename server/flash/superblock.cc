@@ -105,6 +105,11 @@ Status check_ours(const PageStore& head, const Superblock& super, const TargetOp
   if (super.generation_count > kDomainsMax) {
     return Status::corrupt("superblock: too many generations");
   }
+  for (const DomainGeneration& row : rows_of(super)) {
+    const bool sound = row.domain == super.generations[0].domain && row.domain_generation != ~0u &&
+                       row.lineage_generation != ~0u;
+    if (!sound) return Status::corrupt("superblock: generations that no node has written");
+  }
   if (super.boot_generation == ~0u || super.write_count > kSequenceMax) {
     return Status::corrupt("superblock: its counts of starts and writes are used up");
   }

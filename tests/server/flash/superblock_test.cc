@@ -171,6 +171,20 @@ TEST(Superblock, SenselessGeometryWithAValidChecksumIsRefused) {
   EXPECT_FALSE(with([](Superblock& s) { s.segments_per_slice = 60000; }).has_value());
   EXPECT_FALSE(with([](Superblock& s) { s.checkpoint_pages = 0; }).has_value());
   EXPECT_FALSE(with([](Superblock& s) { s.generation_count = 65; }).has_value());
+  // Of a domain that is not this node's, or where the next raise would begin anew.
+  EXPECT_FALSE(with([](Superblock& s) {
+                 s.generation_count = 2;
+                 s.generations[1].domain = 1;
+               }).has_value());
+  EXPECT_FALSE(with([](Superblock& s) {
+                 s.generation_count = 1;
+                 s.generations[0].domain_generation = ~0u;
+               }).has_value());
+  EXPECT_FALSE(with([](Superblock& s) {
+                 s.generation_count = 1;
+                 s.generations[0].lineage_generation = ~0u;
+               }).has_value());
+  EXPECT_TRUE(with([](Superblock& s) { s.generation_count = 1; }).has_value());
   EXPECT_TRUE(with([](Superblock&) {}).has_value());
 }
 
