@@ -139,6 +139,7 @@ void Rebuild::plan(StripeIn& stripe) {
   const uint32_t missing = stripe.missing(sight);
   const auto idle = static_cast<uint32_t>(std::popcount(stripe.idle(sight)));
   if (!stripe.owes(Why::kLost)) {
+    if (stripe.free_sources() < missing) return;  // paid for when all can be asked for
     const uint64_t bytes = uint64_t{missing} * stripe.stripe().bytes;
     const bool paid = idle >= missing && (missing == 0 || core_.hedge_budget().take(bytes));
     if (!paid) {

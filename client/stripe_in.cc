@@ -83,6 +83,12 @@ bool StripeIn::quiet() const {
   });
 }
 
+uint32_t StripeIn::free_sources() const {
+  return static_cast<uint32_t>(std::count_if(sources_.begin(), sources_.end(), [](const Source& s) {
+    return s.state == Source::State::kFree && !s.receiving;
+  }));
+}
+
 Positions StripeIn::here(const Sight& sight) const {
   Positions positions = sight.here | hollow_positions(table_->scheme, stripe().count);
   for (const Source& source : sources_) {

@@ -74,6 +74,7 @@ class StripeIn {
   // Sources. `missing`: to k, besides what is here or coming; `idle`: could be asked for.
   uint32_t missing(const Sight& sight) const;
   Positions idle(const Sight& sight) const;
+  uint32_t free_sources() const;  // that could be asked for now: no lane writes into their memory
   // Marks up to `count` of the idle as wanted, data before parity; adds their extents to `out`.
   void want(const Sight& sight, uint32_t count, std::vector<uint32_t>& out);
   std::vector<Source>& sources() { return sources_; }

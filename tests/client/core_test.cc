@@ -11,43 +11,6 @@ namespace {
 
 const std::vector<uint32_t> kLayers = {1000, 2000, 70000};
 
-TEST(CoreTest, OptionsThatCannotWorkAreRefused) {
-  ManualClock clock;
-  SimFabric fabric(1);
-  SeededEntropy entropy(1);
-  Env env{clock, entropy, fabric};
-  Reactor reactor(clock, nullptr, ReactorOptions{});
-  const auto refused = [&](const std::function<void(ClientOptions&)>& change) {
-    ClientOptions options;
-    change(options);
-    auto core = ClientCore::open(env, reactor, options);
-    return !core.has_value() && core.error().code() == Code::kInvalid;
-  };
-  EXPECT_TRUE(refused([](auto& o) { o.bulk_lanes = 0; }));
-  EXPECT_TRUE(refused([](auto& o) { o.bulk_lanes = 5; }));
-  EXPECT_TRUE(refused([](auto& o) { o.token = std::string(257, 'x'); }));
-  EXPECT_TRUE(refused([](auto& o) { o.name = std::string(257, 'x'); }));
-  EXPECT_TRUE(refused([](auto& o) { o.pull_credit_bytes = 1; }));
-  EXPECT_TRUE(refused([](auto& o) { o.ops_max = 0; }));
-  EXPECT_TRUE(refused([](auto& o) { o.reconnect_ns_min = 0; }));
-  EXPECT_TRUE(refused([](auto& o) { o.reconnect_ns_max = 1; }));
-  EXPECT_TRUE(refused([](auto& o) { o.ping_interval_ns = 0; }));
-}
-
-// A lookup would stop the reactor that the core runs on.
-TEST(CoreTest, OverTcpANameIsRefused) {
-  ManualClock clock;
-  SeededEntropy entropy{1};
-  const auto fabric = make_tcp_fabric();
-  Env env{clock, entropy, *fabric};
-  Reactor reactor{clock, nullptr, ReactorOptions{}};
-  ClientOptions options;
-  options.address = "some.host:7440";
-  const auto opened = ClientCore::open(env, reactor, options);
-  ASSERT_FALSE(opened.has_value());
-  EXPECT_EQ(opened.error().code(), Code::kInvalid);
-}
-
 TEST(CoreTest, RequestsThatCannotBeMeantAreRefusedAtOnce) {
   KvRig rig(kLayers, 4);
   const auto ids = ids_of(0, 2);
