@@ -108,7 +108,10 @@ uint32_t PushTable::watch(Nanos now_ns) const {
     if (!op->is_overdue(now_ns, context_.options.write_ns_max)) continue;
     ++count;
     if (count > 1) continue;  // one line stands for all of them
-    logf(LogLevel::kWarn, "op", "block %s committed %llu s ago is not on flash yet",
+    logf(LogLevel::kWarn, "op",
+         "block %s committed %llu s ago is not on flash yet: its targets write too slowly, or one "
+         "is "
+         "stuck (varve_target_suspect, varve_appends_waiting); check the drives",
          short_name(op->grant().block.base).c_str(),
          static_cast<unsigned long long>(context_.options.write_ns_max / kSecond));
   }

@@ -128,6 +128,14 @@ void add_by_code(MetricSet& metrics, const char* name, const char* help,
 }  // namespace
 
 void SessionMetrics::register_in(MetricSet& set) {
+  register_sessions(set);
+  register_requests(set);
+  register_pulls(set);
+  register_matches(set);
+  register_times(set);
+}
+
+void SessionMetrics::register_sessions(MetricSet& set) {
   set.add({"varve_sessions", "", "Sessions open."}, &sessions);
   set.add({"varve_session_lanes", "", "Lanes open, unnamed ones included."}, &lanes);
   set.add({"varve_session_formats", "", "Formats registered."}, &formats);
@@ -158,6 +166,9 @@ void SessionMetrics::register_in(MetricSet& set) {
   }
   set.add({"varve_session_extent_bytes_discarded_total", "", "Payload of discarded EXTENT frames."},
           &discarded_bytes);
+}
+
+void SessionMetrics::register_requests(MetricSet& set) {
   const auto count = [&set](const char* kind, const Counter& counter) {
     set.add({"varve_session_requests_total", label("kind", kind), "Requests, by kind."}, &counter);
   };
@@ -173,6 +184,26 @@ void SessionMetrics::register_in(MetricSet& set) {
   count("holds", holds);
   count("purge", purges);
   count("follow", follows);
+  add_by_code(set, "varve_session_requests_refused_total",
+              "Requests answered with a refusal by the session itself.", requests_refused);
+  set.add({"varve_session_reservations_expired_total", "", "Attempts ended by their time."},
+          &reservations_expired);
+  set.add({"varve_session_leases_expired_total", "", "Leases ended by their time."},
+          &leases_expired);
+  set.add({"varve_session_leases_refused_total", "",
+           "Matches with hits whose lease was not given: answered with lease 0."},
+          &leases_refused);
+  set.add({"varve_session_leases_renewed_total", "", "Leases that RENEW made last longer."},
+          &leases_renewed);
+  set.add(
+      {"varve_session_corrupt_extents_total", "", "Pushed extents whose checksum did not hold."},
+      &corrupt_extents);
+  set.add({"varve_push_received_bytes_total", "", "Payload received into slabs."}, &pushed_bytes);
+  set.add({"varve_session_purged_blocks_total", "", "Blocks that PURGED said became unreachable."},
+          &purged_blocks);
+}
+
+void SessionMetrics::register_pulls(MetricSet& set) {
   add_by_code(set, "varve_follow_blocks_total", "Blocks of FOLLOW, by how they ended.",
               follow_blocks);
   set.add({"varve_follow_extents_total", "", "Extents sent from where they were received."},
@@ -192,8 +223,14 @@ void SessionMetrics::register_in(MetricSet& set) {
   lost("late", late_extents);
   lost("dropped", lost_dropped);
   set.add({"varve_pull_lost_frames_total", "", "LOST frames sent."}, &lost_frames);
-  add_by_code(set, "varve_session_requests_refused_total",
-              "Requests answered with a refusal by the session itself.", requests_refused);
+  set.add({"varve_session_pulls_timed_out_total", "", "Pulls ended by their deadline."},
+          &pulls_timed_out);
+  set.add({"varve_pull_sent_bytes_total", "", "Payload handed to bulk lanes."}, &pulled_bytes);
+  set.add({"varve_pull_credit_wait_seconds", "", "From asking for a window's credit to having it."},
+          &credit_wait_ns);
+}
+
+void SessionMetrics::register_matches(MetricSet& set) {
   set.add({"varve_match_ids_total", "", "Base ids asked for."}, &match_ids);
   set.add({"varve_match_hits_total", label("tier", "dram"),
            "Ids of the leading run that every home has, by the slowest tier of their ranks."},
@@ -203,22 +240,9 @@ void SessionMetrics::register_in(MetricSet& set) {
   set.add({"varve_match_misses_total", "", "Ids from the first miss on."}, &match_misses);
   set.add({"varve_match_refused_ids_total", "", "Ids of matches that were refused or cut short."},
           &match_refused);
-  set.add({"varve_session_leases_refused_total", "",
-           "Matches with hits whose lease was not given: answered with lease 0."},
-          &leases_refused);
-  set.add({"varve_session_leases_renewed_total", "", "Leases that RENEW made last longer."},
-          &leases_renewed);
-  set.add({"varve_session_reservations_expired_total", "", "Attempts ended by their time."},
-          &reservations_expired);
-  set.add({"varve_session_leases_expired_total", "", "Leases ended by their time."},
-          &leases_expired);
-  set.add({"varve_session_pulls_timed_out_total", "", "Pulls ended by their deadline."},
-          &pulls_timed_out);
-  set.add(
-      {"varve_session_corrupt_extents_total", "", "Pushed extents whose checksum did not hold."},
-      &corrupt_extents);
-  set.add({"varve_push_received_bytes_total", "", "Payload received into slabs."}, &pushed_bytes);
-  set.add({"varve_pull_sent_bytes_total", "", "Payload handed to bulk lanes."}, &pulled_bytes);
+}
+
+void SessionMetrics::register_times(MetricSet& set) {
   const auto time = [&set](const char* kind, const Histogram& histogram) {
     set.add({"varve_session_request_seconds", label("kind", kind), "From frame to answer."},
             &histogram);
@@ -230,10 +254,6 @@ void SessionMetrics::register_in(MetricSet& set) {
   time("cancel", cancel_ns);
   time("cancel_extent", fence_ns);
   time("purge", purge_ns);
-  set.add({"varve_session_purged_blocks_total", "", "Blocks that PURGED said became unreachable."},
-          &purged_blocks);
-  set.add({"varve_pull_credit_wait_seconds", "", "From asking for a window's credit to having it."},
-          &credit_wait_ns);
 }
 
 }  // namespace varve

@@ -68,7 +68,17 @@ struct SessionMetrics {
   Counter pushed_bytes, pulled_bytes;
   Histogram match_ns, reserve_ns, commit_ns, pull_ns, credit_wait_ns, cancel_ns, fence_ns, purge_ns;
   void register_in(MetricSet& metrics);
+
+ private:
+  void register_sessions(MetricSet& metrics);
+  void register_requests(MetricSet& metrics);
+  void register_pulls(MetricSet& metrics);
+  void register_matches(MetricSet& metrics);
+  void register_times(MetricSet& metrics);
 };
+
+// What a client that drains slowly may teach: a slower rate says no more, and sums stay bounded.
+inline constexpr uint64_t kPullNsPerMibMax = 10 * kSecond;
 
 struct SessionContext {
   SessionContext(Reactor& session_reactor, const SessionOptions& session_options,
@@ -119,7 +129,7 @@ struct SessionContext {
   uint64_t hold_last = 0;
   uint64_t pull_part_last = 0;
   // Mean of recent pulls, for the estimates of MATCHED: 1 GiB/s until something was measured.
-  uint64_t pull_ns_per_mib = kSecond / 1024;
+  uint64_t pull_ns_per_mib = kSecond / 1024;  // at most kPullNsPerMibMax
 };
 
 // What the parts of one session share.

@@ -157,6 +157,7 @@ void Requests::estimate(PendingMatch& request, uint32_t n_blocks) {
     queue_ns = std::max(queue_ns, request.parts[s].read_ns_estimate);
   }
   const uint64_t rate = scope_.context.pull_ns_per_mib;
+  static_assert(kPullNsPerMibMax < UINT64_MAX / 2 / (256 * 1024) / wire::kIdsMax);
   const uint64_t first_kib = request.format->format.ranks[0][0].bytes / kKiB + 1;
   const uint64_t all_kib = request.format->tables[0].block_bytes / kKiB + 1;
   request.answer.first_layer_ns = queue_ns + first_kib * n_blocks * rate / kKiB;

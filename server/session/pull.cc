@@ -1,5 +1,7 @@
 // PULL: one part per home; their windows ask this session for credit, their frames leave by its
 // lanes.
+#include <algorithm>
+
 #include "server/session/requests.h"
 #include "server/session/split.h"
 
@@ -266,7 +268,7 @@ void Requests::learn(const PendingPull& request) {
   context.metrics.pull_ns.record(took_ns);
   if (request.stopped() || request.sent_bytes < kMiB) return;
   const uint64_t rate = bounded(took_ns) / (request.sent_bytes / kMiB);
-  context.pull_ns_per_mib = (context.pull_ns_per_mib * 7 + rate) / 8;
+  context.pull_ns_per_mib = (context.pull_ns_per_mib * 7 + std::min(rate, kPullNsPerMibMax)) / 8;
 }
 
 }  // namespace varve

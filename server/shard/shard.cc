@@ -244,9 +244,12 @@ void ShardImpl::register_metrics() {
     const std::string label = "target=\"" + std::to_string(t) + "\"";
     metrics_.add({"varve_target_capacity_bytes", label, "Of the slices of all shards."},
                  &usage_[t].capacity);
-    metrics_.add({"varve_target_live_bytes", label, ""}, &usage_[t].live);
-    metrics_.add({"varve_target_reserved_bytes", label, ""}, &usage_[t].reserved);
-    metrics_.add({"varve_target_free_segments", label, ""}, &usage_[t].free_segments);
+    metrics_.add({"varve_target_live_bytes", label, "In pages of what is live."}, &usage_[t].live);
+    metrics_.add(
+        {"varve_target_reserved_bytes", label, "Promised to pushes that have not written yet."},
+        &usage_[t].reserved);
+    metrics_.add({"varve_target_free_segments", label, "Erased, and open for nobody."},
+                 &usage_[t].free_segments);
     metrics_.add({"varve_target_ok_shards", label, "Shards for which this target works."},
                  &usage_[t].ok);
     metrics_.add({"varve_target_fragments", label, "Of blocks in the index."},
