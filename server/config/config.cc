@@ -18,7 +18,9 @@ constexpr uint32_t kTargetsMaxSetting = 32;
 constexpr uint64_t kTargetFloor = 400 * kMiB;
 constexpr uint64_t kTargetMax = 256 * 1024 * kGiB;
 constexpr uint64_t kBlocksFloor = 512, kBlocksCeiling = 1 << 14;
-constexpr uint64_t kFragmentsFloor = 1 << 14, kFragmentsCeiling = 1 << 24;
+// Of a shard. The ceiling is what an index can name; memory that is not there refuses the start
+// before, so that the node has as much room with fewer shards.
+constexpr uint64_t kFragmentsFloor = 1 << 14, kFragmentsCeiling = uint64_t{1} << 31;
 // Beside the DRAM tier, as measured: code, sessions and their pools; ops and index of a shard; what
 // a shard keeps for a target.
 constexpr uint64_t kBesideProcess = 128 * kMiB, kBesideShard = 12 * kMiB, kBesideTarget = 10 * kMiB;
@@ -30,6 +32,12 @@ constexpr uint32_t kUnnamedLanes = 64;          // accepted, no HELLO yet
 constexpr uint32_t kDescriptorsOfProcess = 64;  // standard streams, lock, files being replaced
 constexpr uint32_t kDescriptorsOfShard = 8;     // ring or epoll, event, mailbox
 constexpr uint32_t kTokenBytesMin = 16, kTokenBytesMax = 256;
+
+// The index has room for a fragment for every 32 KiB of flash: they are larger, the rest is
+// headroom for its load.
+uint64_t fragments_of(uint64_t flash_bytes) {
+  return flash_bytes / kFragmentEvery;
+}
 
 bool has_port(std::string_view address) {
   const size_t colon = address.rfind(':');
@@ -227,7 +235,7 @@ void settle(ServerConfig& config, const Machine& machine) {
 std::string memory_problem(const ServerConfig& config, const Machine& machine,
                            uint64_t flash_bytes) {
   if (machine.memory_available_bytes == 0) return {};
-  const uint64_t fragments = flash_bytes / kFragmentEvery;
+  const uint64_t fragments = fragments_of(flash_bytes);
   const uint64_t kills =
       std::min(flash_bytes / std::max(1u, config.targets) / kPageBytes / 8, kKillsMax);
   const uint64_t beside = kills * kBesideKill + kBesideProcess +
@@ -271,10 +279,8 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
       sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes - sizes.repair_bytes;
   sizes.dram_blocks_max = static_cast<uint32_t>(
       std::clamp<uint64_t>(sizes.arena_bytes / (256 * kKiB), kBlocksFloor, kBlocksCeiling));
-  // A fragment for every 32 KiB of flash: they are larger, the rest is headroom for the index's
-  // load.
-  const uint64_t fragments = std::clamp<uint64_t>(flash_bytes / config.shards / kFragmentEvery,
-                                                  kFragmentsFloor, kFragmentsCeiling);
+  const uint64_t fragments =
+      std::clamp(fragments_of(flash_bytes) / config.shards, kFragmentsFloor, kFragmentsCeiling);
   sizes.index_blocks_max = static_cast<uint32_t>(fragments / config.scheme.width());
   return sizes;
 }

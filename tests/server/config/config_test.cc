@@ -271,6 +271,19 @@ TEST(Config, BudgetsOfAShardNeverExceedItsArena) {
   }
 }
 
+// With half the shards as much is found again at the next start.
+TEST(Config, TheIndexHasAsMuchRoomWhateverTheShards) {
+  ServerConfig config = good();
+  for (const uint64_t flash : {uint64_t{64}, uint64_t{4096}, uint64_t{64 * 1024}}) {
+    uint64_t blocks[2];
+    for (uint32_t i = 0; i < 2; ++i) {
+      config.shards = i == 0 ? 1 : 16;
+      blocks[i] = uint64_t{config.shards} * shard_sizes(config, flash * kGiB).index_blocks_max;
+    }
+    EXPECT_EQ(blocks[0], blocks[1]) << flash;
+  }
+}
+
 // What the flash can hold is fragments; a block has as many as its scheme says.
 TEST(Config, TheIndexNamesAsManyBlocksAsTheirFragmentsFitTheFlash) {
   ServerConfig config = good();
