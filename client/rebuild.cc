@@ -148,7 +148,8 @@ void Rebuild::plan(StripeIn& stripe) {
     }
     core_.count().hedged_bytes += bytes;
   } else if (missing > idle + static_cast<uint32_t>(std::popcount(sight.late))) {
-    pull_.fail_block(stripe.of().block, Code::kUnavailable);
+    if (stripe.look_again()) return pull_.pause();
+    pull_.fail_block(stripe.of().block, Code::kUnavailable);  // more than m are gone
     return drop_settled(stripe);
   }
   for (StripeIn::Owed& owed : stripe.owed()) {
@@ -255,7 +256,7 @@ bool Rebuild::place(uint64_t op, const wire::Data& data, uint32_t payload_bytes,
   // Bytes of another attempt are of another block (I3): this source is as good as lost.
   if (!fits || data.attempt != stripe->of().attempt) {
     VARVE_ASSERT(ask->asked > 0);
-    stripe->lose(*source);
+    stripe->lose_for_good(*source);
     --ask->asked;
     pull_.wake();
     return false;
@@ -328,7 +329,7 @@ void Rebuild::take_pulled(Ask& ask, const wire::PulledView& answer) {
         if (again || !failed) {
           stripe.forget(source);
         } else {
-          stripe.lose(source);
+          stripe.lose_for_good(source);
         }
       }
     }

@@ -56,6 +56,8 @@ StripeIn::Owe StripeIn::owe(uint32_t extent, Why why, const ExtentEntry& entry) 
   free->extent = extent;
   free->why = why;
   free->entry = entry;
+  Source* here = find_source(extent);
+  if (here != nullptr && here->state == Source::State::kHere) settle(*here, *free, here->crc);
   return Owe::kTaken;
 }
 
@@ -114,8 +116,12 @@ uint32_t StripeIn::missing(const Sight& sight) const {
 
 Positions StripeIn::idle(const Sight& sight) const {
   const uint32_t all = (1u << table_->scheme.width()) - 1;
-  return static_cast<Positions>(
-      all & ~(here(sight) | coming(sight) | sight.late | gone_ | owed_positions()));
+  Positions owed = 0;
+  for (const Owed& one : owed_) {
+    const bool asked = looks_ > 0 && one.why == Why::kLost && !one.rebuilt;
+    if (one.extent != kNone && !asked) owed |= bit(position_of(one.extent));
+  }
+  return static_cast<Positions>(all & ~(here(sight) | coming(sight) | sight.late | gone_ | owed));
 }
 
 void StripeIn::want(const Sight& sight, uint32_t count, std::vector<uint32_t>& out) {
@@ -141,6 +147,34 @@ StripeIn::Source* StripeIn::find_source(uint32_t extent) {
 void StripeIn::lose(Source& source) {
   VARVE_ASSERT(source.state != Source::State::kFree && source.extent != kNone);
   gone_ |= bit(position_of(source.extent));
+  forget(source);
+}
+
+void StripeIn::lose_for_good(Source& source) {
+  for_good_ = true;
+  lose(source);
+}
+
+// The daemon leaves out what is slow where it believes that others suffice, and it may believe so
+// of one fragment now and of another then.
+bool StripeIn::look_again() {
+  if (for_good_ || looks_ == kLooksMax) return false;
+  ++looks_;
+  gone_ = 0;
+  return true;
+}
+
+// What was owed came after all, as a source.
+void StripeIn::settle(Source& source, Owed& owed, uint32_t stored_crc) {
+  if (owed.why != Why::kLost || owed.rebuilt) return;
+  if (stored_crc != owed.entry.stored_crc) return lose_for_good(source);  // D1
+  const auto first = static_cast<uint32_t>(&source - sources_.data()) * columns_each();
+  const uint32_t bytes = table_->bytes_at(owed.extent);
+  for (uint32_t at = 0; at < bytes; at += kColumnBytes) {
+    std::memcpy(outcome(owed)[at / kColumnBytes], columns_[first + at / kColumnBytes],
+                std::min(kColumnBytes, bytes - at));
+  }
+  owed.rebuilt = true;
   forget(source);
 }
 
@@ -192,10 +226,11 @@ bool StripeIn::received(Source& source, const Placement& where, uint32_t stored_
   VARVE_ASSERT(source.received <= table_->bytes_at(source.extent), source.received);
   if (source.received < table_->bytes_at(source.extent)) return false;
   if (source.crc != stored_crc) {
-    lose(source);
+    lose_for_good(source);
     return false;
   }
   source.state = Source::State::kHere;
+  if (Owed* owed = find_owed(source.extent)) settle(source, *owed, stored_crc);
   return true;
 }
 

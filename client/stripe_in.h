@@ -9,6 +9,8 @@
 //      its row hold (I1).
 //   D2 at most m extents are owed, at most k are sources: it never needs more scratch than it was
 //      lent, so no stripe waits with a part of what it needs.
+//   D3 what the daemon says is lost may only be slow, and be given by the next look: as long as it
+//      gives k of the block, a stripe is given up after kLooksMax looks at all of it.
 #pragma once
 
 #include <array>
@@ -52,6 +54,7 @@ class StripeIn {
     uint64_t ask = 0;  // the PULL that asks for it
   };
   static constexpr uint32_t kNone = ~0u;
+  static constexpr uint32_t kLooksMax = 16;  // with the pauses of a retry between them: a second
 
   StripeIn(const ExtentTable& table, const Of& of);
   const Of& of() const { return of_; }
@@ -80,7 +83,10 @@ class StripeIn {
   std::vector<Source>& sources() { return sources_; }
   const std::vector<Source>& sources() const { return sources_; }
   Source* find_source(uint32_t extent);
-  void lose(Source& source);    // it will not come
+  void lose(Source& source);  // it will not come, not before another look
+  void lose_for_good(Source& source);
+  // All that was lost is asked for once more, what is owed too. False: enough of that.
+  bool look_again();
   void forget(Source& source);  // it may be asked for again
   // The one whose memory a lane was lent.
   Source* find_lent(const Placement& where);
@@ -102,6 +108,7 @@ class StripeIn {
   Positions here(const Sight& sight) const;
   Positions coming(const Sight& sight) const;
   Positions owed_positions() const;
+  void settle(Source& source, Owed& owed, uint32_t stored_crc);
   ConstByteSpan source_bytes(uint32_t position, uint32_t offset, const BoundLayout& layout,
                              ByteSpan gather) const;
 
@@ -109,8 +116,10 @@ class StripeIn {
   Of of_;
   std::array<Owed, kParityMax> owed_;
   std::vector<Source> sources_;
-  Positions gone_ = 0;  // asked for in vain
-  Columns columns_;     // of the sources, then of what is owed
+  Positions gone_ = 0;  // asked for in vain, in this look
+  uint32_t looks_ = 0;  // after the first
+  bool for_good_ = false;
+  Columns columns_;  // of the sources, then of what is owed
 };
 
 }  // namespace varve

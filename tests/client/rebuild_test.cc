@@ -83,6 +83,53 @@ TEST_F(RebuildTest, MoreThanMCostsTheBlockAndNoOther) {
   }
 }
 
+// A daemon leaves out what is on a slow target, while others suffice: one now, another then. All in
+// all more than m, and each of them comes when it is asked for again.
+TEST_F(RebuildTest, WhatIsLeftOutNowAndThenIsAskedForAgain) {
+  for (const Scheme scheme : {Scheme{1, 1}, Scheme{2, 1}, Scheme{4, 2}}) {
+    SCOPED_TRACE(scheme.text());
+    KvRig rig(std::vector<uint32_t>(scheme.k, 70000), 1, coded(scheme.k, scheme.m));
+    rig.put(0, 1);
+    uint32_t pulls = 0;
+    rig.daemon->hook = [&](const auto& r) {
+      if (r.type != Type::kPull) return false;
+      rig.daemon->lost.clear();
+      for (uint32_t i = 0; i < scheme.m && pulls < 8; ++i) {
+        const uint32_t position = (pulls * scheme.m + i) % scheme.width();
+        const bool parity = position >= scheme.k;
+        rig.daemon->lost.insert(
+            {block(0), parity ? rig.table.parity_at(0, position - scheme.k) : position});
+      }
+      ++pulls;
+      return false;
+    };
+    EXPECT_EQ(pull(rig, rig.pull_of(ids_of(0, 1))).codes[0], Code::kOk);
+    expect_whole(rig, 0, 0);
+    EXPECT_EQ(scratch_used(rig), 0u);
+  }
+}
+
+// What was slow when the pull began is all there is: another fragment rots meanwhile.
+TEST_F(RebuildTest, WhatWasLeftOutIsAskedForWhenNothingElseIsLeft) {
+  for (const bool wrong : {false, true}) {
+    KvRig rig(std::vector<uint32_t>(2, 70000), 1, coded(2, 1));
+    rig.put(0, 1);
+    rig.daemon->lost = {{block(0), 1}};
+    rig.daemon->hook = [&](const auto& r) {
+      if (!has_wants(r)) return false;
+      rig.daemon->lost = {{block(0), rig.table.parity_at(0, 0)}};
+      if (wrong) rig.daemon->put(block(0), rig.table, 77);
+      return false;
+    };
+    const Event event = pull(rig, rig.pull_of(ids_of(0, 1)));
+    EXPECT_EQ(event.codes[0], wrong ? Code::kUnavailable : Code::kOk);
+    EXPECT_EQ(scratch_used(rig), 0u);
+    if (wrong) continue;
+    expect_whole(rig, 0, 0);
+    EXPECT_EQ(wants(rig), (std::vector<wire::Want>{{0, rig.table.parity_at(0, 0)}, {0, 1}}));
+  }
+}
+
 TEST_F(RebuildTest, WithoutParityALossIsUnavailable) {
   KvRig rig(kLayers, 2);
   rig.put(0, 2);

@@ -185,6 +185,36 @@ TEST(StripeInTest, OwesNoMoreThanMAndAHedgeGivesWay) {
   EXPECT_FALSE(stripe.owes(Why::kLate));
 }
 
+// D3: what is owed is asked for as well, and is there when it comes.
+TEST(StripeInTest, AnotherLookAsksForWhatWasLostAndOwed) {
+  const Sight sight{};
+  World world({2, 1}, {70000, 70000}, 0);
+  StripeIn& stripe = *world.stripe;
+  EXPECT_EQ(stripe.owe(0, Why::kLost, world.entry(0)), Owe::kTaken);
+  EXPECT_EQ(world.want(sight), (std::vector<uint32_t>{1, 2}));
+  stripe.lose(*stripe.find_source(2));
+  EXPECT_EQ(stripe.idle(sight), 0);
+  EXPECT_TRUE(stripe.look_again());
+  EXPECT_EQ(world.want(sight), (std::vector<uint32_t>{0}));
+  EXPECT_TRUE(world.arrive(0));
+  EXPECT_TRUE(stripe.find_owed(0)->rebuilt);
+  EXPECT_EQ(world.outcome(0), world.rig.daemon->store().at(world.id).extents[0]);
+  EXPECT_EQ(stripe.find_source(0), nullptr);
+  EXPECT_EQ(stripe.idle(sight) & bit(0), 0) << "it is there";
+}
+
+TEST(StripeInTest, ItLooksOnlySoOftenAndNotForWhatIsWrong) {
+  World world({2, 1}, {70000, 70000}, 0);
+  for (uint32_t i = 0; i < StripeIn::kLooksMax; ++i)
+    EXPECT_TRUE(world.stripe->look_again());
+  EXPECT_FALSE(world.stripe->look_again());
+  World other({2, 1}, {70000, 70000}, 0);
+  EXPECT_EQ(other.stripe->owe(0, Why::kLost, other.entry(0)), Owe::kTaken);
+  other.want(Sight{});
+  EXPECT_FALSE(other.arrive(2, std::byte{1}));
+  EXPECT_FALSE(other.stripe->look_again());
+}
+
 // D1: a source that does not verify is lost; an outcome that does not is nothing.
 TEST(StripeInTest, OnlyWhatVerifiesCounts) {
   const Sight sight{bit(1), 0, 0};
