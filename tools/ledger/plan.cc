@@ -17,7 +17,7 @@ constexpr uint64_t kTargetBytesTight = 400 * kMiB;
 constexpr uint64_t kTargetBytesRoomy = 1 * kGiB;
 constexpr uint32_t kTightEvery = 4;
 constexpr uint32_t kTightScale = 3;
-// Less than the blocks, so that audits read the drive; of three shards each takes the largest twice.
+// Less than the blocks: audits read the drive. Of three shards each takes the largest one twice.
 constexpr uint64_t kDramBytes = 96 * kMiB;
 
 Random random_of(uint64_t seed, uint64_t what, uint64_t number) {
