@@ -135,7 +135,14 @@ struct Index::State {
   uint32_t block_take();
   void link(uint32_t slot, uint32_t block);
   void unlink(uint32_t slot, uint32_t block);
-  void see(uint32_t slot, uint32_t block);
+  void see(uint32_t slot, uint32_t block) { bases[slot].ranks |= 1u << at(block, 0).rank; }
+  void state_set(uint32_t block, BlockState to) {
+    BlockState& state = at(block, 0).state;
+    const bool was_thin = is_thin(block);
+    away_count += (to == BlockState::kAway) - (state == BlockState::kAway);
+    state = to;
+    thin_changed(was_thin, block);
+  }
   const BaseEntry& base(uint32_t slot) const;
   // The fragment of a position; of position 0: with what the block says of itself.
   Fragment& at(uint32_t block, uint32_t position) {
@@ -167,7 +174,7 @@ struct Index::State {
   std::vector<Fragment> fragments;
   uint32_t bases_used = 0, blocks_used = 0;
   uint32_t base_free_head = kNone, block_free_head = kNone;
-  uint32_t base_count = 0, block_count = 0, thin_count = 0;
+  uint32_t base_count = 0, block_count = 0, thin_count = 0, away_count = 0;
   uint32_t on_target[kTargetsMax] = {};  // fragments
 };
 
@@ -295,14 +302,10 @@ void Index::State::link(uint32_t slot, uint32_t block) {
   *link = block;
 }
 
-void Index::State::see(uint32_t slot, uint32_t block) {
-  bases[slot].ranks |= 1u << at(block, 0).rank;
-}
-
 // Out of the chain and back to the free list.
 void Index::State::unlink(uint32_t slot, uint32_t block) {
   BaseEntry& entry = bases[slot];
-  thin_count -= is_thin(block);
+  state_set(block, BlockState::kMemory);  // counted as nothing
   for (uint32_t p = 0; p < width; ++p)
     place_clear(&at(block, p));
   Fragment& gone = at(block, 0);
@@ -372,7 +375,7 @@ void Index::prefetch(const BaseId& id) const {
 
 std::optional<Located> Index::find(const BlockId& block) const {
   std::optional<Located> found = find_any(block);
-  if (found && found->state == BlockState::kGathering) found.reset();  // X5
+  if (found && found->state == BlockState::kAway) found.reset();  // X5
   return found;
 }
 
@@ -428,7 +431,7 @@ Index::Insert Index::insert(const BlockId& block, BlockState state, Located* out
   if (slot == kNone) return Insert::kFull;  // leased entries without ranks hold the last slots
   const uint32_t b = s.block_take();
   s.at(b, 0).rank = static_cast<uint8_t>(block.rank);
-  s.at(b, 0).state = state;
+  s.state_set(b, state);
   s.link(slot, b);
   if (state == BlockState::kMemory) s.see(slot, b);
   if (out != nullptr) *out = located(slot, b);
@@ -458,13 +461,19 @@ bool Index::place_move(const BlockId& block, const flash::Place& from, const fla
 
 void Index::settle(const Located& located) {
   State& s = *state_;
-  Fragment& first = s.at(located.block_slot, 0);
-  VARVE_ASSERT(first.state != BlockState::kFlash, located.block_slot);
+  VARVE_ASSERT(s.at(located.block_slot, 0).state != BlockState::kFlash, located.block_slot);
   VARVE_ASSERT(std::popcount(s.live_of(located.block_slot)) >= static_cast<int>(s.options.scheme.k),
                located.block_slot);
-  first.state = BlockState::kFlash;
-  s.thin_changed(false, located.block_slot);
+  s.state_set(located.block_slot, BlockState::kFlash);
   s.see(located.base_slot, located.block_slot);
+}
+
+void Index::hide(const Located& located) {
+  State& s = *state_;
+  const Fragment& first = s.at(located.block_slot, 0);
+  VARVE_ASSERT(first.state == BlockState::kFlash, located.block_slot);
+  s.state_set(located.block_slot, BlockState::kAway);
+  s.bases[located.base_slot].ranks &= ~(1u << first.rank);
 }
 
 void Index::lose(const Located& located, uint32_t position) {
@@ -529,10 +538,13 @@ uint32_t Index::blocks_max() const {
   return state_->options.blocks_max;
 }
 uint32_t Index::base_slots_max() const {
-  return state_->options.blocks_max;
+  return blocks_max();
 }
 uint32_t Index::thin_count() const {
   return state_->thin_count;
+}
+uint32_t Index::away_count() const {
+  return state_->away_count;
 }
 
 uint32_t Index::fragments_on(uint32_t target) const {

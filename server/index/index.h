@@ -13,7 +13,7 @@
 //      go by lose() and drop(): the rank is a miss at once, the entry stays (without ranks) until
 //      its last lease is dropped.
 //   X4 a match changes nothing here (I5); recency goes through the policy.
-//   X5 a block is seen (match, find) from publication on: never while it is being gathered.
+//   X5 a block is seen (match, find) from publication on: never while it is away.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,11 @@
 namespace varve {
 
 enum class BlockState : uint8_t {
-  kGathering = 1,  // recovery has found some of its fragments, not enough: nobody sees it
-  kMemory = 2,     // committed, whole in DRAM; its fragments are being written
-  kFlash = 3,      // read from its fragments
+  // Some of its fragments are known, fewer than k: nobody sees it. Recovery may find the others, or
+  // they are on targets that are away, and come back with them at a later start.
+  kAway = 1,
+  kMemory = 2,  // committed, whole in DRAM; its fragments are being written
+  kFlash = 3,   // read from its fragments
 };
 
 // Slots are stable until the entry is removed. `base_slot` for policy and leases, `block_slot` for
@@ -90,15 +92,17 @@ class Index {
   std::optional<uint32_t> position_of(const Located& located, const flash::Place& place) const;
 
   enum class Insert : uint8_t { kDone, kExists, kFull };
-  // A block without places, as it is gathered or published (I2). kExists: that rank is already
+  // A block without places, as it is found or published (I2). kExists: that rank is already
   // there, in whatever state (nothing changed). `out` may be null; it is filled unless kFull.
   Insert insert(const BlockId& block, BlockState state, Located* out);
   // The fragment of a position that had no place (asserted) lies there now.
   void place_add(const Located& located, uint32_t position, const flash::Place& to);
   // A fragment moved. False when the block is gone or none of it lies at `from`.
   bool place_move(const BlockId& block, const flash::Place& from, const flash::Place& to);
-  // Gathering or memory -> flash: at least k positions have a place.
+  // Away or memory -> flash: at least k positions have a place.
   void settle(const Located& located);
+  // Flash -> away: too few of them can be read. Leased or not, its rank is a miss at once (X3).
+  void hide(const Located& located);
   // The fragment of one position is gone; the block stays, however few are left.
   void lose(const Located& located, uint32_t position);
   // Evicts one rank; the base entry goes with its last rank. Returns what was there. Asserts that
@@ -127,6 +131,7 @@ class Index {
   uint32_t base_slots_max() const;
   // Blocks on flash of which a fragment has no place: what repair has to do.
   uint32_t thin_count() const;
+  uint32_t away_count() const;  // blocks
   // Fragments that have a place on a target, of blocks in whatever state.
   uint32_t fragments_on(uint32_t target) const;
   uint64_t memory_bytes() const;  // all in, see IndexBytes

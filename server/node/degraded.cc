@@ -10,7 +10,8 @@ namespace {
 const char* remedy(DegradedReason reason) {
   switch (reason) {
     case DegradedReason::kTarget:
-      return "targets have failed: what no parity covers is a miss; replace the drive and restart";
+      return "targets have failed: what no parity covers is a miss until they are back; bring them "
+             "back, or replace what is dead, and restart";
     case DegradedReason::kIoFallback:
       return "shards run without io_uring: slower; allow it and restart";
     case DegradedReason::kNoSpace:

@@ -1,9 +1,13 @@
 // The catalog: index, eviction order, DRAM and flash in step.
 //
-// Recovery tells of fragments, one by one, in no order: a block is gathered, unseen, until k
-// positions of one attempt are there. Where there are two attempts (two map epochs, or one written
-// again after its first was dropped) the larger one counts (I3). The index does not keep attempts,
-// so a side table holds them until every slice is recovered.
+// Recovery tells of fragments, one by one, in no order: a block is away, unseen, until k positions
+// of one attempt are there. Where there are two attempts (two map epochs, or one written again
+// after its first was dropped, or while it was away) the larger one counts (I3). The index does not
+// keep attempts, so a side table holds them until every slice is recovered.
+//
+// What is away has one place in the index, so a block that is written anew takes it at its commit:
+// not at the grant, or a writer that dies would cost it, and no later, for the new write is in
+// reach. A crash before that is on flash may leave neither.
 #include "server/op/catalog.h"
 
 #include <bit>
@@ -84,7 +88,7 @@ Index::Insert Catalog::publish(TierBlock& block, uint32_t rank_count) {
   VARVE_ASSERT(block.slot == ~0u, block.slot);
   Located located;
   Index::Insert outcome = context_.index.insert(block.block, BlockState::kMemory, &located);
-  if (outcome == Index::Insert::kExists && is_gone(located)) {
+  if (outcome == Index::Insert::kExists && is_gone(located)) {  // away, or lost a moment ago
     drop(block.block, located);
     outcome = context_.index.insert(block.block, BlockState::kMemory, &located);
   }
@@ -152,15 +156,23 @@ bool Catalog::leaves(const Located& located, uint32_t position) const {
          is_draining(context_, context_.index.place_of(located, position).target);
 }
 
-// A fragment less: is the block gone, or thin?
+bool Catalog::is_away(uint32_t base_slot) const {
+  bool away = false;
+  context_.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
+    away = away || located.state == BlockState::kAway;
+  });
+  return away;
+}
+
+// A fragment less: is the block gone, away, or thin?
 void Catalog::look_after(const BlockId& block) {
   const std::optional<Located> located = context_.index.find_any(block);
   if (!located || located->state == BlockState::kMemory) return;  // its push will see
   if (located->live == 0) return drop(block, *located);
-  if (located->state == BlockState::kFlash && is_gone(*located)) {
+  if (is_gone(*located)) {
     // While recovery goes on, more of it may be found; recovery_done() has the last word.
-    if (!context_.flash.recovering()) return drop(block, *located);
-    undecided_ = true;
+    if (!context_.flash.recovering()) return give_up(block, *located);
+    undecided_ = undecided_ || located->state == BlockState::kFlash;
     return;
   }
   // Where each target that works has its fragment already, repair could do nothing.
@@ -168,6 +180,22 @@ void Catalog::look_after(const BlockId& block) {
   const int targets = std::min(width, std::popcount(context_.placer->usable()));
   const bool hopeful = std::popcount(readable(*located)) < targets;
   if (context_.index.thin_count() > 0) context_.repair->wake(hopeful);
+}
+
+// Fewer than k of its fragments can be read. Each target that is away may have one more: if that
+// could be enough, what there is of it waits for them, else it is of no use to anybody.
+void Catalog::give_up(const BlockId& block, const Located& located) {
+  const int known = std::popcount(readable(located));
+  const int away = std::popcount(targets_away(context_));
+  if (known == 0 || known + away < static_cast<int>(context_.options.scheme.k)) {
+    return drop(block, located);
+  }
+  if (located.state == BlockState::kFlash) {
+    context_.repair->forget(block);
+    forget_in_memory(located.block_slot);
+    context_.index.hide(located);
+  }
+  context_.eviction.insert_oldest(located.base_slot, room_of(block.base, located));
 }
 
 void Catalog::drop(const BlockId& block, const Located& located) {
@@ -263,15 +291,15 @@ bool Catalog::recovered(const flash::FragmentInfo& fragment) {
 // fragment is not wanted.
 bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
   OpMetrics& metrics = context_.metrics;
-  Index::Insert outcome = context_.index.insert(fragment.block, BlockState::kGathering, located);
+  Index::Insert outcome = context_.index.insert(fragment.block, BlockState::kAway, located);
   if (outcome == Index::Insert::kExists && located->state != BlockState::kMemory &&
       is_later(fragment.attempt, attempts_[located->block_slot])) {
     metrics.replaced_older.add();
     drop(fragment.block, *located);
-    outcome = context_.index.insert(fragment.block, BlockState::kGathering, located);
+    outcome = context_.index.insert(fragment.block, BlockState::kAway, located);
   }
   if (outcome == Index::Insert::kFull && drop_remnants()) {
-    outcome = context_.index.insert(fragment.block, BlockState::kGathering, located);
+    outcome = context_.index.insert(fragment.block, BlockState::kAway, located);
   }
   if (outcome == Index::Insert::kFull) {
     metrics.recovered_full.add();
@@ -311,7 +339,7 @@ bool Catalog::drop_remnants() {
     Catalog& self;
     static void visit(void* context, const BlockId& block, const Located& located) {
       Catalog& self = static_cast<Step*>(context)->self;
-      if (located.state != BlockState::kGathering || !self.serves(block.base)) return;
+      if (located.state != BlockState::kAway || !self.serves(block.base)) return;
       self.losses_.push_back({block, located});
     }
   } step{*this};
@@ -412,7 +440,8 @@ bool Catalog::may_evict(uint32_t base_slot) {
   bool busy = false;
   context_.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
     const TierBlock* block = context_.tier.peek(located.block_slot);
-    if (located.state != BlockState::kFlash) busy = true;
+    if (located.state == BlockState::kMemory) busy = true;
+    if (located.state == BlockState::kAway && !attempts_.empty()) busy = true;  // being found
     if (block != nullptr && (block->pins > 0 || block->dirty)) busy = true;
   });
   if (busy) context_.metrics.evict_skipped_busy.add();
@@ -433,6 +462,7 @@ uint32_t Catalog::evict(uint32_t base_slot) {
     }
     context_.index.remove(BlockId{.base = id, .rank = rank});
     context_.metrics.evicted_blocks.add();
+    if (located.state == BlockState::kAway) context_.metrics.evicted_away.add();
   });
   context_.metrics.evicted_bytes.add(bytes_of(pages));
   left(id, base_slot);
@@ -470,8 +500,7 @@ void Catalog::lose_some() {
     Catalog& self;
     static void visit(void* context, const BlockId& block, const Located& located) {
       Catalog& self = static_cast<Step*>(context)->self;
-      const bool few = located.state == BlockState::kGathering || self.is_gone(located);
-      const bool odd = few || self.crowded(located).has_value();
+      const bool odd = self.is_gone(located) || self.crowded(located).has_value();
       if ((odd && self.attempts_.empty()) || self.readable(located) != located.live) {
         self.losses_.push_back({block, located});
       }
@@ -482,17 +511,31 @@ void Catalog::lose_some() {
   for (const auto& [block, located] : losses_) {
     lose_failed(block, located);
     const std::optional<Located> left = context_.index.find_any(block);
-    const bool few = left && (left->state == BlockState::kGathering || is_gone(*left));
-    if (few && attempts_.empty()) {
-      context_.metrics.recovered_too_few.add();
-      drop(block, *left);
+    if (left && is_gone(*left) && attempts_.empty()) {
+      const uint32_t before = context_.index.block_count();
+      give_up(block, *left);
+      if (context_.index.block_count() < before) context_.metrics.recovered_too_few.add();
     } else if (attempts_.empty()) {
       spread(block);
     }
   }
   losses_.clear();
   losing_ = lose_cursor_ != 0;
-  if (losing_) context_.reactor.make_ready(*this);
+  if (losing_) return context_.reactor.make_ready(*this);
+  if (attempts_.empty()) say_away();
+}
+
+// After recovery, and after each target that failed since.
+void Catalog::say_away() {
+  const uint32_t away = context_.index.away_count();
+  const bool same = away == 0 || away == said_away_;
+  said_away_ = away;
+  if (same) return;
+  logf(
+      LogLevel::kWarn, "catalog",
+      "shard %u: %u blocks cannot be read because %d targets are away; they come back with them at "
+      "a later start, those excepted that make room until then",
+      context_.options.shard, away, std::popcount(targets_away(context_)));
 }
 
 // A position whose fragment is on the target of another one's.

@@ -7,8 +7,11 @@
 //   G1 nothing leased, pinned, dirty or younger than the grace after a start is evicted (I4).
 //   G2 flash is told of every page that dies, inside one of its own upcalls only where its door
 //      says so (recovered, lost, room_wanted).
-//   G3 a block on flash of which fewer than k fragments are left is gone, DRAM or not; one of which
-//      some are missing is thin, and repair is told.
+//   G3 a block on flash of which fewer than k fragments can be read is no hit, DRAM or not. While
+//      targets are away that may have the others it is away itself: it stays as it is, unseen, and
+//      goes before all others when room is wanted; a start that finds enough of them has it whole
+//      again (I10). Without such targets it is gone. One of which some are missing is thin, and
+//      repair is told.
 #pragma once
 
 #include <optional>
@@ -63,6 +66,8 @@ class Catalog final : public Task {
   bool is_gone(const Located& located) const;
   // Takes a block out that is gone or shall go, whatever is left of it.
   void drop(const BlockId& block, const Located& located);
+  // Whether a rank of it is away.
+  bool is_away(uint32_t base_slot) const;
   // True while the index may still hold what is gone.
   bool losing() const { return losing_ || undecided_; }
   flash::FlashUser::Verdict reclaim(const BlockId& block, const flash::Place& place);
@@ -101,6 +106,8 @@ class Catalog final : public Task {
   std::optional<uint32_t> crowded(const Located& located) const;
   void spread(const BlockId& block);
   void look_after(const BlockId& block);
+  void give_up(const BlockId& block, const Located& located);
+  void say_away();
   bool gather(const flash::FragmentInfo& fragment, Located* located);
   bool drop_remnants();
   uint32_t room_of(const BaseId& id, const Located& located) const;
@@ -117,6 +124,7 @@ class Catalog final : public Task {
   bool losing_ = false;
   bool undecided_ = false;  // recovery may still find what makes a block of too few fragments whole
   uint32_t lose_cursor_ = 0;
+  uint32_t said_away_ = 0;  // blocks
   // The walk that drops remnants for room, and how many slices were whole when it began, and when
   // the last one did that came to its end: without more of them there is nothing to find.
   uint32_t remnant_cursor_ = 0, remnant_slices_ = 0, remnant_slices_done_ = 0;

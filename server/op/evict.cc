@@ -36,6 +36,12 @@ void EvictOp::index_wanted(uint32_t slice) {
   const uint32_t targets = context_.flash.target_count();
   const uint32_t own = std::max(1u, kCandidatesPerTurn / 2 / targets);
   uint32_t left = kCandidatesPerTurn;
+  // What is away goes first, and stands at the front.
+  for (uint32_t t = 0; t < targets && context_.index.away_count() > 0; ++t) {
+    const uint32_t victim = context_.eviction.victim(t * context_.options.slices + slice, kNoSlot);
+    const bool away = victim != kNoSlot && context_.catalog->is_away(victim);
+    if (away && context_.catalog->evict(victim) > 0) return;
+  }
   for (uint32_t t = 0; t < targets && left > 0; ++t) {
     const uint32_t room = t * context_.options.slices + slice;
     const Sweep done = sweep(room, kAnyTarget, 1, std::min(own, left));

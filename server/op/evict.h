@@ -2,6 +2,7 @@
 //
 // A block stands in the room of one of its fragments. Wishes of a room are met from it first, then
 // from the rooms of the other targets, whose blocks have fragments there too.
+// What is away (catalog.h) stands at the front of its room and goes first.
 // Wishes are remembered per room (a slice of a target) and met one room and a bounded number of
 // candidates at a time, the rest in later turns, so that a full drive never stops a core.
 #pragma once

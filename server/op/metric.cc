@@ -128,6 +128,9 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_published_total", "", "Fragments made visible by commit."}, &m.published);
   set.add({"varve_evicted_blocks_total", "", "Fragments evicted from flash."}, &m.evicted_blocks);
   set.add({"varve_evicted_bytes_total", "", ""}, &m.evicted_bytes);
+  set.add({"varve_evicted_away_blocks_total", "",
+           "Of those, blocks that could not be read because targets were away."},
+          &m.evicted_away);
   set.add({"varve_evict_skipped_total", label("reason", "leased"), "Victims left alone."},
           &m.evict_skipped_leased);
   set.add({"varve_evict_skipped_total", label("reason", "grace"), ""}, &m.evict_skipped_grace);
@@ -147,7 +150,8 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
           &m.recovered_older);
   set.add({"varve_recovered_dropped_total", label("reason", "index_full"), ""}, &m.recovered_full);
   set.add({"varve_recovered_too_few_total", "",
-           "Blocks of which recovery found fewer than k fragments of one attempt; dropped."},
+           "Blocks of which recovery found fewer than k fragments, and no target is away that may "
+           "have the others; dropped."},
           &m.recovered_too_few);
   set.add({"varve_recovered_crowded_total", "",
            "Fragments given up at recovery because their target held another of the block."},

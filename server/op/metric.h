@@ -49,7 +49,7 @@ struct OpMetrics {
   Histogram pull_seconds, pull_stage_credit, pull_stage_read, pull_stage_send;
   // catalog
   Counter published, evicted_blocks, evicted_bytes, evict_skipped_leased, evict_skipped_grace;
-  Counter evict_skipped_busy, evict_unsatisfied, evict_candidates, siblings_dropped;
+  Counter evict_skipped_busy, evict_unsatisfied, evict_candidates, evicted_away, siblings_dropped;
   Counter recovered_blocks, recovered_bytes, recovered_older, recovered_full, replaced_older;
   Counter recovered_crowded, recovered_too_few, recovered_purged;
   Counter reclaim_dead, reclaim_reinserted, reclaim_dropped;

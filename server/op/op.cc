@@ -19,6 +19,15 @@
 
 namespace varve {
 
+uint32_t targets_away(const OpContext& context) {
+  static_assert(kTargetsMax <= 32);
+  uint32_t away = 0;
+  for (uint32_t t = 0; t < context.flash.target_count(); ++t) {
+    if (!context.flash.target_ok(t)) away |= 1u << t;
+  }
+  return (away & ~context.options.drained_targets) | context.options.absent_targets;
+}
+
 bool has_peer(const OpContext& context, uint32_t target) {
   for (uint32_t t = 0; t < context.flash.target_count(); ++t) {
     if (t != target && context.flash.target_ok(t)) return true;

@@ -113,6 +113,10 @@ inline bool is_draining(const OpContext& context, uint32_t target) {
   return (context.options.draining_targets >> target & 1) != 0;
 }
 
+// Bit t: what target t holds is out of reach in this life and may be back in a later one. One that
+// was taken out comes back blank, if ever.
+uint32_t targets_away(const OpContext& context);
+
 // Whether another target works that must be left its share.
 bool has_peer(const OpContext& context, uint32_t target);
 // Of what all targets share one may hold this much where it has a peer: as many as the scheme does

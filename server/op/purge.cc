@@ -31,7 +31,7 @@ void PurgeOp::begin(PurgePart& part) {
   part_ = &part;
   part.blocks = part.bytes = part.erased_ns = 0;
   cursor_ = kill_next_ = kill_target_ = 0;
-  away_ = away();
+  away_ = targets_away(context_);
   began_ns_ = context_.reactor.now_ns();
   if (part.what == wire::PurgeKind::kBlocks) {
     VARVE_ASSERT(part.begin <= part.end && part.end - part.begin <= wire::kIdsMax);
@@ -87,16 +87,6 @@ uint32_t PurgeOp::boot_generation() const {
   for (uint32_t t = 0; t < context_.flash.target_count(); ++t)
     generation = std::max(generation, context_.flash.boot_generation(t));
   return generation;
-}
-
-uint32_t PurgeOp::away() const {
-  static_assert(kTargetsMax <= 32);
-  uint32_t away = 0;
-  for (uint32_t t = 0; t < context_.flash.target_count(); ++t) {
-    if (!context_.flash.target_ok(t)) away |= 1u << t;
-  }
-  // A target that was taken out comes back blank, if ever: a record for it would be kept for good.
-  return (away & ~context_.options.drained_targets) | context_.options.absent_targets;
 }
 
 bool PurgeOp::any_took_part() const {
@@ -177,7 +167,7 @@ bool PurgeOp::kill_some() {
     context_.flash.kill(kill);
   }
   if (kills_out_ > 0) return false;
-  const uint32_t now = away();
+  const uint32_t now = targets_away(context_);
   if (now == away_) return true;
   away_ = now;  // more of them than before: at most once for each target
   kill_next_ = 0;

@@ -55,7 +55,6 @@ class PurgeOp final : public Task {
   void raise();
   void estimate();
   void finish(Status status);
-  uint32_t away() const;
   bool any_took_part() const;
   const BaseId& id(uint32_t i) const;
   uint32_t boot_generation() const;

@@ -157,12 +157,7 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
 bool exists(OpContext& context, const BlockId& block) {
   const std::optional<Located> located = context.index.find(block);
   if (!located) return false;
-  if (context.catalog->is_gone(*located)) {  // the walk has not come to it yet
-    const bool found_whole =
-        context.flash.slice_ready(slice_of(block.base, context.options.slices));
-    if (found_whole) context.catalog->drop(block, *located);
-    return false;
-  }
+  if (context.catalog->is_gone(*located)) return false;  // the walk has not come to it yet
   if (located->state == BlockState::kFlash) return true;
   VARVE_ASSERT(context.pushes->find(block) != nullptr);  // its write-behind
   return false;

@@ -45,16 +45,22 @@ void Siblings::run() {
   context_.reactor.arm(walk_, context_.options.sibling_ns_max);
 }
 
-// Shown each rank that is there: the first of them stands for the base.
+// Shown each rank that is there: the first of them stands for the base. One that is away is there,
+// and so may be one that lies on targets which are away, all of it.
 void Siblings::look(const BlockId& block, const Located& located) {
   uint8_t& of_slot = of_slot_[located.base_slot];
   const uint32_t rank_count = (of_slot & kRankMask) + 1u;
   if (rank_count == 1) return;
   const uint32_t all = rank_count == kRanksMax ? ~0u : (1u << rank_count) - 1;
-  const uint32_t ranks = context_.index.ranks_of(block.base);
-  const uint32_t first = ranks == 0 ? block.rank : static_cast<uint32_t>(std::countr_zero(ranks));
-  if (block.rank != first) return;
-  const bool whole = (ranks & all) == all;
+  uint32_t ranks = context_.index.ranks_of(block.base);
+  if ((ranks & all) != all) {
+    context_.index.for_each_rank(located.base_slot,
+                                 [&](uint32_t rank, const Located&) { ranks |= 1u << rank; });
+  }
+  if (block.rank != static_cast<uint32_t>(std::countr_zero(ranks))) return;
+  const auto away = static_cast<uint32_t>(std::popcount(targets_away(context_)));
+  const bool unknown = away >= context_.options.scheme.k;
+  const bool whole = (ranks & all) == all || unknown;
   if (!whole && (of_slot & kMarked) != 0) dropped_.push_back(located.base_slot);
   of_slot = static_cast<uint8_t>((of_slot & kRankMask) | (whole ? 0 : kMarked));
 }

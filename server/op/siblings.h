@@ -4,7 +4,8 @@
 // A slow walk over the index, once per sibling_ms_max and only where a format has more than one
 // rank: a base id that lacks a rank is marked, and one that still lacks it at the next walk is
 // evicted, after one to two times sibling_ms_max. What is leased, being written or in its grace
-// after a start waits for a later walk. Nothing is remembered but a byte per base slot.
+// after a start waits for a later walk. A rank that is away (its targets are) is not lacking.
+// Nothing is remembered but a byte per base slot.
 #pragma once
 
 #include <vector>

@@ -56,6 +56,14 @@ class LeafFirstLru final : public EvictionPolicy {
     link_newest(slot);
   }
 
+  void insert_oldest(uint32_t slot, uint32_t room) override {
+    VARVE_ASSERT(slot < nodes_.size(), slot);
+    VARVE_ASSERT(room < rooms_.size(), room);
+    if (nodes_[slot].room != kNoRoom) unlink(slot);
+    nodes_[slot].room = room;
+    link_oldest(slot);
+  }
+
   void touch(uint32_t slot) override {
     VARVE_ASSERT(slot < nodes_.size(), slot);
     if (nodes_[slot].room == kNoRoom) return;
@@ -112,6 +120,18 @@ class LeafFirstLru final : public EvictionPolicy {
       room.epoch = (room.epoch + 1) & kEpochMask;
     }
     node.epoch = room.epoch;
+  }
+
+  // As old as the oldest: no use of the room, so no part of an epoch.
+  void link_oldest(uint32_t slot) {
+    Node& node = nodes_[slot];
+    Room& room = rooms_[node.room];
+    node.previous = kNoSlot;
+    node.next = room.oldest;
+    node.epoch = room.oldest == kNoSlot ? room.epoch : nodes_[room.oldest].epoch;
+    (room.oldest == kNoSlot ? room.newest : nodes_[room.oldest].previous) = slot;
+    room.oldest = slot;
+    ++room.count;
   }
 
   void unlink(uint32_t slot) {

@@ -9,7 +9,7 @@
 //   Y1 victim() never proposes a slot that was removed.
 //   Y2 no allocation after construction.
 //   Y3 leaf first: while every touch is fed from leaf to root, no slot is proposed before a slot of
-//      the same room that needs it.
+//      the same room that needs it, but for those that came in as the oldest.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,8 @@ class EvictionPolicy {
   virtual const char* name() const = 0;
   // Enters as the most recent of `room`; a slot that is already in moves there.
   virtual void insert(uint32_t slot, uint32_t room) = 0;
+  // The same as its oldest: what gives no hits now goes before what does.
+  virtual void insert_oldest(uint32_t slot, uint32_t room) = 0;
   // Touch and remove of a slot that is not in do nothing: a block that is in DRAM only has no room.
   virtual void touch(uint32_t slot) = 0;
   virtual void remove(uint32_t slot) = 0;

@@ -123,7 +123,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   MetricSet metrics_;
   mutable std::vector<UsageGauges> usage_;
   std::vector<Suspicion> suspicions_;
-  mutable Gauge index_blocks_, index_thin_, index_bases_, index_bytes_, recovering_;
+  mutable Gauge index_blocks_, index_thin_, index_away_, index_bases_, index_bytes_, recovering_;
 };
 
 OpOptions ShardImpl::op_options() const {
@@ -237,6 +237,10 @@ void ShardImpl::register_metrics() {
   metrics_.add({"varve_index_blocks", "", "Blocks in the index."}, &index_blocks_);
   metrics_.add({"varve_index_thin_blocks", "", "Of these, blocks that lack a fragment on flash."},
                &index_thin_);
+  metrics_.add({"varve_index_away_blocks", "",
+                "Of these, blocks that cannot be read because targets are away; they come back "
+                "with them."},
+               &index_away_);
   metrics_.add({"varve_index_bases", "", "Base ids in the index."}, &index_bases_);
   metrics_.add({"varve_index_bytes", "", "Memory of the index, all in."}, &index_bytes_);
   metrics_.add({"varve_recovering", "", "Shards that still rebuild their index."}, &recovering_);
@@ -269,6 +273,7 @@ void ShardImpl::register_metrics() {
 MetricSnapshot ShardImpl::metrics() const {
   index_blocks_.set(index_.block_count());
   index_thin_.set(index_.thin_count());
+  index_away_.set(recovered_ ? index_.away_count() : 0);  // before that it finds more every turn
   index_bases_.set(index_.base_count());
   index_bytes_.set(static_cast<int64_t>(index_.memory_bytes()));
   recovering_.set(flash_->recovering() ? 1 : 0);

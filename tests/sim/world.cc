@@ -445,7 +445,7 @@ std::vector<Sighting> World::sightings() const {
   } scan{nullptr, {}};
   const auto visit = [](void* context, const BlockId& block, const Located& located) {
     auto& s = *static_cast<Scan*>(context);
-    if (located.state == BlockState::kGathering) return;
+    if (located.state == BlockState::kAway) return;
     for (uint32_t p = 0; p < kWidthMax; ++p) {
       if (!located.has(p)) continue;
       s.found.push_back(

@@ -18,7 +18,7 @@ flash::Place place_at(uint32_t n, uint32_t position) {
   return place_of(100 * n + position);
 }
 
-// A block with the fragments of `live`, in `state` kGathering or kMemory.
+// A block with the fragments of `live`, in `state` kAway or kMemory.
 Located insert_with(Index& index, uint32_t n, BlockState state, uint32_t live) {
   Located where;
   EXPECT_EQ(index.insert({id_of(n), 0}, state, &where), Index::Insert::kDone);
@@ -89,11 +89,11 @@ TEST(IndexCoding, CountsTheFragmentsOfEachTarget) {
     EXPECT_EQ(index.fragments_on(t), 0u);
 }
 
-TEST(IndexCoding, HidesWhatIsGatheredFromReaders) {
+TEST(IndexCoding, HidesWhatIsAwayFromReaders) {
   Index index({.blocks_max = 4, .scheme = kFourTwo});
   const BlockId block{id_of(1), 0};
   const std::vector<BaseId> ids = {id_of(1)};
-  const Located gathered = insert_with(index, 1, BlockState::kGathering, 0b110001);
+  const Located gathered = insert_with(index, 1, BlockState::kAway, 0b110001);
   EXPECT_EQ(index.ranks_of(id_of(1)), 0u);
   EXPECT_EQ(index.match(ids, 1), 0u);
   EXPECT_FALSE(index.find(block).has_value());
@@ -101,7 +101,7 @@ TEST(IndexCoding, HidesWhatIsGatheredFromReaders) {
 
   // Expect: found by who looks for every block, and counted as what it takes.
   ASSERT_TRUE(index.find_any(block).has_value());
-  EXPECT_EQ(index.find_any(block)->state, BlockState::kGathering);
+  EXPECT_EQ(index.find_any(block)->state, BlockState::kAway);
   EXPECT_EQ(index.find_any(block)->live, 0b110001);
   EXPECT_EQ(index.block_count(), 1u);
   uint32_t visited = 0, scanned = 0;
@@ -123,13 +123,26 @@ TEST(IndexCoding, HidesWhatIsGatheredFromReaders) {
   EXPECT_EQ(index.match(ids, 1), 1u);
   EXPECT_EQ(index.find(block)->state, BlockState::kFlash);
   EXPECT_EQ(index.find(block)->block_slot, gathered.block_slot);
+  EXPECT_EQ(index.away_count(), 0u);
+
+  index.lease_add(gathered.base_slot);
+  index.hide(gathered);  // leased or not
+  EXPECT_EQ(index.away_count(), 1u);
+  EXPECT_EQ(index.ranks_of(id_of(1)), 0u);
+  EXPECT_EQ(index.match(ids, 1), 0u);
+  EXPECT_FALSE(index.find(block).has_value());
+  EXPECT_EQ(index.find_any(block)->live, 0b110011) << "with all its places";
+  EXPECT_EQ(index.thin_count(), 0u);
+  index.lease_drop(gathered.base_slot);
+  EXPECT_TRUE(index.remove(block).has_value());
+  EXPECT_EQ(index.away_count(), 0u);
 }
 
 TEST(IndexCoding, ShowsOnlyTheSeenRanksOfABase) {
   Index index({.blocks_max = 8, .scheme = {2, 1}});
   Located where;
   index.insert({id_of(1), 0}, BlockState::kMemory, &where);
-  index.insert({id_of(1), 1}, BlockState::kGathering, &where);
+  index.insert({id_of(1), 1}, BlockState::kAway, &where);
   index.insert({id_of(1), 2}, BlockState::kMemory, nullptr);
   const std::vector<BaseId> ids = {id_of(1)};
   EXPECT_EQ(index.ranks_of(id_of(1)), 0b101u);
@@ -147,7 +160,7 @@ TEST(IndexCoding, SettlesAnyKFragmentsAndCountsWhatIsThin) {
     for (uint32_t live = 1; live <= all; ++live) {
       if (std::popcount(live) < static_cast<int>(scheme.k)) continue;
       Index index({.blocks_max = 1, .scheme = scheme});
-      const Located where = insert_with(index, 1, BlockState::kGathering, live);
+      const Located where = insert_with(index, 1, BlockState::kAway, live);
       index.settle(where);
       ASSERT_EQ(index.thin_count(), live == all ? 0u : 1u) << scheme.text() << " " << live;
       for (uint32_t p = 0; p < scheme.width(); ++p) {
@@ -211,7 +224,7 @@ TEST(IndexCoding, CountsNoBlockInMemoryAsThin) {
 
 TEST(IndexCodingDeathTest, SettlesNothingOfWhichTooFewFragmentsAreThere) {
   Index index({.blocks_max = 1, .scheme = kFourTwo});
-  const Located where = insert_with(index, 1, BlockState::kGathering, 0b100101);
+  const Located where = insert_with(index, 1, BlockState::kAway, 0b100101);
   EXPECT_DEATH(index.settle(where), "popcount");
   index.place_add(where, 1, place_at(1, 1));
   index.settle(where);

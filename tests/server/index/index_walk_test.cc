@@ -20,7 +20,7 @@ class IndexWalk {
 
   void step() {
     const BlockId block{id_of(random_.below(kIds)), static_cast<uint32_t>(random_.below(kRanks))};
-    switch (random_.below(12)) {
+    switch (random_.below(13)) {
       case 0:
       case 1:
       case 2:
@@ -37,6 +37,8 @@ class IndexWalk {
         return drop(block);
       case 8:
         return lose(block);
+      case 9:
+        return hide(block);
       default:
         return add_or_settle(block);
     }
@@ -45,11 +47,12 @@ class IndexWalk {
   void check() const {
     std::map<BaseId, uint32_t> seen;
     std::set<BaseId> bases;
-    uint32_t thin = 0;
+    uint32_t thin = 0, away = 0;
     for (const auto& [block, held] : blocks_) {
       bases.insert(block.base);
-      if (held.state != BlockState::kGathering) seen[block.base] |= 1u << block.rank;
+      if (held.state != BlockState::kAway) seen[block.base] |= 1u << block.rank;
       if (held.state == BlockState::kFlash && held.places.size() < scheme_.width()) ++thin;
+      away += held.state == BlockState::kAway ? 1 : 0;
       check_one(block, held);
     }
     for (uint64_t n = 0; n < kIds; ++n)
@@ -62,6 +65,7 @@ class IndexWalk {
     ASSERT_EQ(index_.block_count(), blocks_.size());
     ASSERT_EQ(index_.base_count(), bases.size());
     ASSERT_EQ(index_.thin_count(), thin);
+    ASSERT_EQ(index_.away_count(), away);
     check_scan();
   }
 
@@ -84,7 +88,7 @@ class IndexWalk {
     ASSERT_EQ(found->base_slot, held.base_slot);
     ASSERT_EQ(found->block_slot, held.block_slot);
     ASSERT_EQ(found->state, held.state);
-    ASSERT_EQ(index_.find(block).has_value(), held.state != BlockState::kGathering);  // X5
+    ASSERT_EQ(index_.find(block).has_value(), held.state != BlockState::kAway);  // X5
     for (uint32_t p = 0; p < scheme_.width(); ++p) {
       const auto at = held.places.find(p);
       ASSERT_EQ(found->has(p), at != held.places.end()) << p;
@@ -118,7 +122,7 @@ class IndexWalk {
   }
 
   void insert(const BlockId& block) {
-    const BlockState state = random_.chance(500) ? BlockState::kGathering : BlockState::kMemory;
+    const BlockState state = random_.chance(500) ? BlockState::kAway : BlockState::kMemory;
     Located where;
     const auto answer = index_.insert(block, state, &where);
     if (blocks_.count(block) != 0) {
@@ -158,6 +162,12 @@ class IndexWalk {
     std::advance(place, random_.below(at->second.places.size()));
     index_.lose(located(at->second), place->first);
     at->second.places.erase(place);
+  }
+  void hide(const BlockId& block) {
+    const auto at = blocks_.find(block);
+    if (at == blocks_.end() || at->second.state != BlockState::kFlash) return;
+    index_.hide(located(at->second));
+    at->second.state = BlockState::kAway;
   }
   void move(const BlockId& block) {
     const auto at = blocks_.find(block);

@@ -259,7 +259,7 @@ void RepairRig::put(uint32_t n, uint32_t missing, uint32_t lies, uint32_t digest
     if ((missing >> p & 1) == 0) places[p] = append(w, id, p, spots.target[p]);
   }
   Located located;
-  ASSERT_EQ(index->insert(id, BlockState::kGathering, &located), Index::Insert::kDone);
+  ASSERT_EQ(index->insert(id, BlockState::kAway, &located), Index::Insert::kDone);
   for (uint32_t p = 0; p < options.scheme.width(); ++p) {
     if ((missing >> p & 1) == 0) index->place_add(located, p, places[p]);
   }

@@ -182,6 +182,41 @@ TEST(LeafFirstLru, ReinsertsEverythingWhereNothingIsOldYet) {
   EXPECT_FALSE(policy->reinsert(7));
 }
 
+TEST(LeafFirstLru, ProposesWhatCameInAsTheOldestFirst) {
+  const auto policy = make_leaf_first_lru(8, 2);
+  policy->insert_oldest(4, 1);  // into an empty room
+  EXPECT_EQ(victims_of(*policy, 1), (std::vector<uint32_t>{4}));
+  for (uint32_t slot = 0; slot < 3; ++slot)
+    policy->insert(slot, 0);
+  policy->insert_oldest(3, 0);
+  policy->insert_oldest(4, 0);  // from the other room
+  policy->insert_oldest(2, 0);  // from the end of this one
+  EXPECT_EQ(victims_of(*policy, 0), (std::vector<uint32_t>{2, 4, 3, 0, 1}));
+  EXPECT_TRUE(victims_of(*policy, 1).empty());
+  policy->touch(4);
+  EXPECT_EQ(victims_of(*policy, 0), (std::vector<uint32_t>{2, 3, 0, 1, 4}));
+  policy->remove(2);
+  policy->remove(1);
+  EXPECT_EQ(victims_of(*policy, 0), (std::vector<uint32_t>{3, 0, 4}));
+}
+
+// It ages nothing else, and is itself no younger than the oldest.
+TEST(LeafFirstLru, ReinsertsNothingThatCameInAsTheOldest) {
+  const auto policy = make_leaf_first_lru(101, 1);
+  for (uint32_t slot = 0; slot < 100; ++slot)
+    policy->insert(slot, 0);
+  for (uint32_t round = 0; round < 3; ++round) {
+    for (uint32_t slot = 0; slot < 100; ++slot)
+      policy->touch(slot);
+  }
+  ASSERT_FALSE(policy->reinsert(0));
+  ASSERT_TRUE(policy->reinsert(60));
+  for (uint32_t i = 0; i < 1000; ++i)
+    policy->insert_oldest(100, 0);
+  EXPECT_FALSE(policy->reinsert(100));
+  EXPECT_TRUE(policy->reinsert(60));
+}
+
 TEST(LeafFirstLruDeathTest, RefusesAStartingPointOutsideTheRoom) {
   const auto policy = make_leaf_first_lru(3, 2);
   policy->insert(0, 0);
