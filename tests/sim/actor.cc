@@ -482,6 +482,7 @@ void Actor::start_push() {
 void Actor::on_granted(const Event& event) {
   for (const FollowTag& tag : event.granted) {
     library_.oracle.granted({tag.id, rank_}, tag.attempt, salt_, ack_ == wire::AckKind::kDurable);
+    library_.truth->granted({tag.id, rank_});
     library_.board.post({tag, format_, rank_});
     granted_.push_back(tag);
   }

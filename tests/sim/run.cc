@@ -89,6 +89,7 @@ class Run {
       : options_(options),
         setup_(seed),
         drains_(seed ^ 0xD7A1),
+        shelves_(seed ^ 0x5E1F),
         world_(seed, with_drains(draw_node(setup_, Random(~seed), options), drains_)),
         truth_(world_, is_exact(world_.options())) {
     library_.formats = draw_formats(setup_);
@@ -199,6 +200,7 @@ class Run {
     std::set<uint32_t> touched;
     if (emptied_) touched.insert(*drained_);
     uint32_t absent = emptied_ ? 1 : 0;  // it may be away too
+    if (!last && shelves_.chance(200)) unplug_shelf(&touched, &absent);
     for (uint32_t i = fault_count(); i > 0; --i) {
       const auto target = static_cast<uint32_t>(setup_.below(targets));
       const auto fault = static_cast<StartFault>(setup_.below(kStartFaults));
@@ -221,6 +223,19 @@ class Run {
         truth_.target_new(target);
         world_.start_fault(target, fault);
       }
+    }
+  }
+
+  // One target more than the scheme can do without, side by side.
+  void unplug_shelf(std::set<uint32_t>* touched, uint32_t* absent) {
+    const uint32_t targets = world_.options().targets;
+    const auto first = static_cast<uint32_t>(shelves_.below(targets));
+    for (uint32_t i = 0; i <= world_.options().scheme.m; ++i) {
+      const uint32_t target = (first + i) % targets;
+      if (*absent + 1 == targets || !touched->insert(target).second) continue;
+      ++*absent;
+      ++result_.target_faults;
+      world_.start_fault(target, StartFault::kAbsent);
     }
   }
 
@@ -436,6 +451,7 @@ class Run {
       turn_for(20 * kMillisecond);
     }
     result_.purges = truth_.purges().done_count();
+    result_.returned_blocks = truth_.returned();
     for (const auto& actor : actors_)
       world_.expect(actor->closed(), "C3 a client does not close");
     turn_for(5 * kSecond);  // the longest hold expires, write-behind ends
@@ -453,7 +469,7 @@ class Run {
 
   RunOptions options_;
   Random setup_;
-  Random drains_;
+  Random drains_, shelves_;
   World world_;
   Truth truth_;
   Library library_;

@@ -82,6 +82,8 @@ void Truth::see(const Sighting& sighting, Known& known) {
   known.clouded = known.clouded || purges_.clouds(sighting.block.base);
   known.places[p] = sighting.place;
   known.settled |= sighting.settled;
+  known.away = sighting.away;
+  if (sighting.settled && std::exchange(known.was_away, false)) ++returned_;
   // What was repaired on the target where it rotted may give way to the rotten one at a start: of
   // two copies the first that is found counts (FORMAT 8).
   const uint32_t target = 1u << sighting.place.target;
@@ -96,7 +98,8 @@ void Truth::see(const Sighting& sighting, Known& known) {
 void Truth::check_seen(const BlockId& block, const Known& known) const {
   uint32_t targets = 0;
   for (uint32_t p = 0; p < kWidthMax; ++p) {
-    if ((known.seen >> p & 1) == 0 || world_.faulted(known.places[p].target)) continue;
+    if ((known.seen >> p & 1) == 0 || known.away || world_.faulted(known.places[p].target))
+      continue;
     const uint32_t target = 1u << known.places[p].target;
     // A start may find a copy that was given up, and has a moment to do without it.
     const bool found = boot_ > 1 && world_.now_ns() < spread_until_ns_;
@@ -104,8 +107,8 @@ void Truth::check_seen(const BlockId& block, const Known& known) const {
                   "two fragments of " + named(block) + " on one target");
     targets |= target;
   }
-  const bool few =
-      known.settled && known.seen != 0 && !enough(static_cast<uint32_t>(std::popcount(known.seen)));
+  const bool few = known.settled && known.seen != 0 && !known.away &&
+                   !enough(static_cast<uint32_t>(std::popcount(known.seen)));
   world_.expect(!few || world_.any_fault(), "I2 too few fragments make a block: " + named(block));
 }
 
@@ -153,20 +156,12 @@ bool Truth::missed(const BlockId& block, Known& known, bool evicted) {
     return missed_clouded(known);
   }
   const uint32_t here = reachable();
-  if (known.seen == 0 && evicted) return true;
+  if (known.seen == 0 && (evicted || known.rivalled)) return true;
   const bool owed = known.settled && enough(positions(known, here));
-  if (!owed && known.settled) excused_.insert(block);
-  if (known.seen == 0) {
-    if (exact_ && owed) tell(block, known);
-    world_.expect(!exact_ || !owed,
-                  "I10 " + named(block) +
-                      (recovered_ ? " has left the index" : " was not found again") + " with " +
-                      std::to_string(positions(known, here)) + " fragments in reach");
-    // What was in reach was given back with it; the rest is there when its target is back.
-    for (uint32_t& copies : known.copies)
-      copies &= ~here;
-    return positions(known, ~0u) == 0 || !known.settled;
-  }
+  const bool returns = exact_ && known.settled && !owed && enough(positions(known, ~0u));
+  if (!owed && !returns && known.settled) excused_.insert(block);
+  known.was_away = known.was_away || (returns && (known.seen == 0 || known.away));
+  if (known.seen == 0) return missed_all(block, known, owed, returns);
   uint32_t shared = 0;  // targets of those that are there
   for (uint32_t p = 0; p < kWidthMax; ++p) {
     if ((known.seen >> p & 1) != 0) shared |= 1u << known.places[p].target;
@@ -188,6 +183,31 @@ bool Truth::missed(const BlockId& block, Known& known, bool evicted) {
   return false;
 }
 
+// The same of a block of which nothing is in the index. What is in reach of one that `returns` is
+// there.
+bool Truth::missed_all(const BlockId& block, Known& known, bool owed, bool returns) {
+  const uint32_t here = reachable();
+  const uint32_t in_reach = positions(known, here);
+  const bool wrong = exact_ && (owed || (returns && in_reach > 0));
+  if (wrong) tell(block, known);
+  world_.expect(!wrong, "I10 " + named(block) +
+                            (recovered_ ? " has left the index" : " was not found again") +
+                            " with " + std::to_string(in_reach) + " fragments in reach of " +
+                            std::to_string(positions(known, ~0u)));
+  if (returns) return false;
+  // What was in reach was given back with it; the rest is there when its target is back.
+  for (uint32_t& copies : known.copies)
+    copies &= ~here;
+  return positions(known, ~0u) == 0 || !known.settled;
+}
+
+void Truth::granted(const BlockId& block) {
+  const auto found = known_.find(block);
+  if (found == known_.end() || enough(positions(found->second, reachable()))) return;
+  found->second.rivalled = true;
+  excused_.insert(block);
+}
+
 void Truth::acked(const BlockId& block, Nanos began_ns) {
   if (!world_.alive() || world_.recovering()) return;
   look();
@@ -202,6 +222,8 @@ void Truth::acked(const BlockId& block, Nanos began_ns) {
 void Truth::died() {
   purges_.died();
   recovered_ = false;
+  for (auto& [block, known] : known_)
+    known.rivalled = false;  // it was not committed, or the last look has forgotten this one
 }
 
 uint32_t Truth::purge_begins(std::set<BaseId> ids, bool by_number,

@@ -2,9 +2,10 @@
 // that were injected since, and so which blocks a fault may have cost.
 //
 // The index is looked at again and again, but what it showed once counts on: a fragment that was on
-// flash stays true until a fault hit it or its block was evicted. So a block of which k positions
-// are in reach must be a hit, must be delivered and must be found after every start, whatever the
-// index says by now; and of every fragment that leaves the index there must be a cause.
+// flash stays true until a fault hit it or its block was evicted, in this life and in later ones.
+// So a block of which k positions are in reach must be a hit, must be delivered and must be found
+// after every start, whatever the index says by now; while fewer are, but k are somewhere, what is
+// in reach must stay; and of every fragment that leaves the index there must be a cause.
 #pragma once
 
 #include <map>
@@ -27,6 +28,8 @@ class Truth {
   void look();
   // A durable acknowledgement has come for it, of a push that began then: it must be there.
   void acked(const BlockId& block, Nanos began_ns);
+  // Somebody may write it: a commit takes the place of what is away.
+  void granted(const BlockId& block);
   void died();  // the node: the next look after the next recovery compares
   // What is purged may go from now on, and is gone for good once that is done.
   uint32_t purge_begins(std::set<BaseId> ids, bool by_number,
@@ -43,9 +46,10 @@ class Truth {
   bool is_safe(const BlockId& block) const;
   // On flash when it was last looked at.
   bool is_known(const BlockId& block) const { return known_.contains(block); }
-  // It was purged or beyond what the scheme bears, in some life, since it was last acknowledged.
+  // It was purged, written anew, or lost for good, in some life, since it was last acknowledged.
   bool is_excused(const BlockId& block) const { return excused_.contains(block); }
-  uint64_t evicted() const { return evicted_; }  // in this life, up to the last look
+  uint64_t evicted() const { return evicted_; }    // in this life, up to the last look
+  uint64_t returned() const { return returned_; }  // blocks that were out of reach and are hits
 
  private:
   struct Known {
@@ -56,6 +60,9 @@ class Truth {
     uint32_t seen = 0;                    // bit p: in the index at the last look
     bool settled = false;
     bool clouded = false;  // a purge may have ended this write: nothing is owed
+    bool away = false;     // nobody saw it at the last look
+    bool was_away = false;
+    bool rivalled = false;  // it was out of reach in this life, and granted to somebody
   };
   using Spot = std::tuple<BlockId, uint32_t, uint32_t, uint32_t, uint32_t>;
   static Spot spot_of(const Sighting& s) {
@@ -66,6 +73,7 @@ class Truth {
   void check_purged(const BlockId& block, const Known& known) const;
   void tell(const BlockId& block, const Known& known) const;
   bool missed(const BlockId& block, Known& known, bool evicted);
+  bool missed_all(const BlockId& block, Known& known, bool owed, bool returns);
   bool missed_clouded(Known& known);
   uint32_t reachable() const;  // targets
   uint32_t positions(const Known& known, uint32_t targets) const;
@@ -78,6 +86,7 @@ class Truth {
   uint32_t boot_ = 0;
   Nanos spread_until_ns_ = 0;
   uint64_t evicted_ = 0;  // at the last look
+  uint64_t returned_ = 0;
   std::map<BlockId, Known> known_;
   std::set<BlockId> excused_;
   std::set<Spot> damaged_;

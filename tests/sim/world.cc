@@ -445,11 +445,10 @@ std::vector<Sighting> World::sightings() const {
   } scan{nullptr, {}};
   const auto visit = [](void* context, const BlockId& block, const Located& located) {
     auto& s = *static_cast<Scan*>(context);
-    if (located.state == BlockState::kAway) return;
     for (uint32_t p = 0; p < kWidthMax; ++p) {
       if (!located.has(p)) continue;
-      s.found.push_back(
-          {block, p, s.index->place_of(located, p), located.state == BlockState::kFlash});
+      s.found.push_back({block, p, s.index->place_of(located, p),
+                         located.state == BlockState::kFlash, located.state == BlockState::kAway});
     }
   };
   for (const auto& shard : life_->shards) {

@@ -57,12 +57,13 @@ enum class StartFault : uint8_t {
 };
 inline constexpr uint32_t kStartFaults = 5;
 
-// One fragment of a block that is published, as the index of its home says.
+// One fragment of a block, as the index of its home says.
 struct Sighting {
   BlockId block;
   uint32_t position = 0;
   flash::Place place;
   bool settled = false;  // the block is read from flash
+  bool away = false;     // nobody sees it: too few of its fragments are in reach
 };
 
 class World {
@@ -124,8 +125,8 @@ class World {
   bool faulted(uint32_t target) const { return alive() && life_->faulted[target]; }
   bool any_fault() const;
 
-  // Everything the indexes show, in an order that is a function of the run; whether a block is
-  // there at all, gathered ones excepted.
+  // Everything the indexes hold, in an order that is a function of the run; whether a block is
+  // seen at all.
   std::vector<Sighting> sightings() const;
   bool is_published(const BlockId& block) const;
   bool is_on_flash(const BlockId& block) const;
