@@ -83,6 +83,7 @@ void ExtentOp::run() {
       [[fallthrough]];
     case Stage::kSend:  // raw codec: what is stored is what is sent, nothing to restore
       if (unwanted()) return finish(Status::cancelled("pull"));
+      if (at_.ahead) return finish(Status());
       stage_ = Stage::kDone;
       send_started_ns_ = reactor().now_ns();
       frames_left_ = (at_.bytes + kPayloadBytesMax - 1) / kPayloadBytesMax;
@@ -113,8 +114,10 @@ void ExtentOp::failed(Status status) {
     at_.fetch = nullptr;
     context_.tier.extent_read(*at_.block, at_.extent, status);
   }
-  if (stage_ != Stage::kRead || unwanted() || !others_are_enough()) return finish(status);
+  const bool told = stage_ == Stage::kRead && !at_.ahead;
+  if (!told || unwanted() || !others_are_enough()) return finish(status);
   stage_ = Stage::kLost;
+  if (!at_.lost) at_.pull->lost(*this);
   lost_code_ = status.code();
   context_.metrics.pull_extents_lost.add();
   wait(1);
@@ -122,7 +125,7 @@ void ExtentOp::failed(Status status) {
 }
 
 void ExtentOp::late() {
-  if (stage_ != Stage::kRead || late_told_ || note_out_ || unwanted()) return;
+  if (stage_ != Stage::kRead || at_.ahead || late_told_ || note_out_ || unwanted()) return;
   if (!others_are_enough()) return;
   late_told_ = true;
   context_.metrics.pull_extents_late.add();
@@ -247,7 +250,7 @@ void ExtentOp::finish(Status status) {
     context_.metrics.pull_extents_streamed.add();
   }
   OpMetrics& metrics = context_.metrics;
-  if (status.ok() && stage_ != Stage::kLost) {
+  if (status.ok() && stage_ != Stage::kLost && !at_.ahead) {
     (from_dram_ ? metrics.pull_bytes_dram : metrics.pull_bytes_flash).add(at_.bytes);
     if (!from_dram_ && !read_here_) metrics.pull_bytes_shared.add(at_.bytes);
   }
@@ -256,7 +259,9 @@ void ExtentOp::finish(Status status) {
   at_ = Begin{};
   if (read_here_) context_.pulls->reading_drop(was.bytes);
   context_.tier.unpin(block);
-  if (was.pull != nullptr) {
+  if (was.pull != nullptr && was.ahead) {
+    was.pull->ahead_done(*this, was.item);
+  } else if (was.pull != nullptr) {
     was.pull->extent_done(*this, {was.item, was.extent}, was.bytes, posted_bytes_, status,
                           no_header);
   }

@@ -39,6 +39,7 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
     Fetch* fetch = nullptr;     // set: this op has taken the pages and reads the extent itself
     bool lead_started = false;  // this op opened the block
     bool lost = false;          // its fragment cannot be read: only the header is wanted
+    bool ahead = false;         // only read: whoever will ask for it finds it in DRAM
   };
   void begin(const Begin& begin);
   // The pull is over: no frame leaves from here on. Only while the session has nothing of it.
@@ -47,7 +48,9 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
   bool with_session() const { return stage_ == Stage::kDone || note_out_; }
   uint32_t item() const { return at_.item; }
   uint32_t extent() const { return at_.extent; }
-  uint32_t bytes() const { return at_.bytes; }
+  uint32_t credit_bytes() const { return at_.ahead ? 0 : at_.bytes; }
+  bool lost() const { return at_.lost; }
+  bool ahead() const { return at_.ahead; }
 
   void run() override;
   const char* name() const override { return "extent"; }

@@ -106,6 +106,12 @@ void register_pull(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_pull_extents_late_total", "",
            "Extents that a reader was told are late: a device keeps the read."},
           &m.pull_extents_late);
+  set.add({"varve_pull_extents_ahead_total", "",
+           "Extents that lost ones are rebuilt from, read before their reader asked for them."},
+          &m.pull_extents_ahead);
+  set.add({"varve_pull_held_back_total", "",
+           "Pulls that began later layers after what lost extents of the first are rebuilt from."},
+          &m.pull_held_back);
   set.add({"varve_pull_leads_given_up_total", "",
            "Header reads at a suspect target that were begun again at another."},
           &m.pull_leads_given_up);

@@ -44,6 +44,7 @@ struct OpMetrics {
   Counter pull_bytes_dram, pull_bytes_flash, pull_bytes_shared;
   Counter pull_extents_streamed, pull_room_waits, pull_target_waits, pull_sheds, pull_overdue;
   Counter pull_extents_lost, pull_extents_late, pull_leads_given_up, pull_fences;
+  Counter pull_extents_ahead, pull_held_back;
   Counter pull_blocks_outlived;
   Gauge pulls_live, extents_live, fetches_live;
   Histogram pull_seconds, pull_stage_credit, pull_stage_read, pull_stage_send;

@@ -38,7 +38,8 @@ void PullOp::begin(PullPart& part) {
   }
   credit_bytes_ = busy_bytes_ = 0;
   busy_ = 0;
-  asking_ = false;
+  hold_until_ns_ = 0;
+  asking_ = held_back_ = false;
   began_ns_ = context_.reactor.now_ns();
   end_ = Status();
   context_.reactor.make_ready(*this);
@@ -101,14 +102,15 @@ bool PullOp::start_extents() {
       cursor_.pop();
       continue;
     }
-    if (!may_start(extent_bytes(pair.extent))) return false;
+    if (hold_back() || !may_start(extent_bytes(pair.extent))) return false;
     Began began = start_extent(pair);
     if (began == Began::kNoRoom) began = out_of_room(pair);
     if (began == Began::kNoRoom || began == Began::kTargetBusy) return false;
-    if (began == Began::kStarted) cursor_.pop();
+    if (began == Began::kStarted) begun();
     if (began == Began::kFailed) VARVE_ASSERT(item.code != Code::kOk);
   }
   context_.pulls->leave_room_queue(*this);
+  detach_ahead();
   // What is in progress may have to begin again.
   return alive_ == 0 || busy_ == 0;
 }
@@ -116,7 +118,7 @@ bool PullOp::start_extents() {
 void PullOp::fence(FencePart& part) {
   const uint32_t index = cursor_.item_at(part.position);
   ExtentOp* op = extents_.front();
-  while (op != nullptr && (op->item() != index || op->extent() != part.extent))
+  while (op != nullptr && (op->ahead() || op->item() != index || op->extent() != part.extent))
     op = extents_.next(op);
   if (op != nullptr && op->with_session()) return op->fence(part);
   const PullCursor::Fence fence =
@@ -141,7 +143,7 @@ bool PullOp::may_start(uint32_t bytes) {
     pulls.leave_room_queue(*this);
     return false;
   }
-  if (!pulls.has_share(part_->session, bytes)) {
+  if (!pulls.has_share(*part_, bytes)) {
     pulls.leave_room_queue(*this);
     return false;
   }
@@ -201,7 +203,7 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
   }
   const ExtentState state = block == nullptr ? ExtentState::kAbsent : block->state[extent];
   if (state == ExtentState::kPresent || state == ExtentState::kReading) {
-    launch(pair, *block, nullptr, false, false);  // there, or on its way for someone else
+    launch(pair, *block, nullptr, false, As::kSent);  // there, or on its way for someone else
     return Began::kStarted;
   }
   if (block != nullptr && block->doomed) {
@@ -220,10 +222,10 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
     return Began::kFailed;
   }
   const uint16_t usable = context_.catalog->usable(*located);
-  const uint32_t holder = flash::position_at(*table_, block_id(index), extent);
+  const uint32_t holder = holder_of(pair);
   const bool lost = state == ExtentState::kHeld || (usable >> holder & 1) == 0;
   if (lost && block != nullptr) {
-    launch(pair, *block, nullptr, false, true);
+    launch(pair, *block, nullptr, false, As::kLost);
     return Began::kStarted;
   }
   const uint32_t lead = block == nullptr ? lead_of(pair, usable) : holder;
@@ -253,7 +255,8 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
   } else if (!context_.tier.take_extent(*block, extent, extent_bytes(extent))) {
     return Began::kNoRoom;
   }
-  launch(pair, *block, own_read ? fetches.take(place.target, pages) : nullptr, opened, lost);
+  launch(pair, *block, own_read ? fetches.take(place.target, pages) : nullptr, opened,
+         lost ? As::kLost : As::kSent);
   pulls.leave_room_queue(*this);
   return Began::kStarted;
 }
@@ -262,7 +265,7 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
 // fragments that may be read one does.
 uint32_t PullOp::lead_of(PullPair pair, uint16_t usable) const {
   const BlockId id = block_id(pair.item);
-  const uint32_t holder = flash::position_at(*table_, id, pair.extent);
+  const uint32_t holder = holder_of(pair);
   if ((usable >> holder & 1) != 0) return holder;
   const uint32_t width = context_.options.scheme.width();
   uint32_t lead = 0;
@@ -278,6 +281,11 @@ uint32_t PullOp::first_extent(const BlockId& id, uint32_t position) const {
   while (extent < table_->count() && flash::position_at(*table_, id, extent) != position)
     ++extent;
   return extent;
+}
+
+// The position that holds it.
+uint32_t PullOp::holder_of(PullPair pair) const {
+  return flash::position_at(*table_, block_id(pair.item), pair.extent);
 }
 
 // The block in DRAM, pinned for this pull; null when it is only on flash, or not at all (code set),
@@ -367,29 +375,30 @@ TierBlock* PullOp::open_block(PullPair pair, const Located& located, uint32_t le
   return block;
 }
 
-void PullOp::launch(PullPair pair, TierBlock& block, Fetch* fetch, bool lead_started, bool lost) {
+void PullOp::launch(PullPair pair, TierBlock& block, Fetch* fetch, bool lead_started, As as) {
   ExtentOp* op = context_.pulls->take_extent();
   VARVE_ASSERT(op != nullptr);  // has_extent() was asked
-  const uint32_t bytes = extent_bytes(pair.extent);
-  VARVE_ASSERT(credit_bytes_ >= bytes, credit_bytes_, bytes);
-  credit_bytes_ -= bytes;
-  busy_bytes_ += bytes;
-  ++busy_;
-  ++items_[pair.item].busy;
-  extents_.push_back(op);
-  context_.pulls->share_add(part_->session, bytes);
   op->begin(ExtentOp::Begin{.pull = this,
                             .part = part_,
                             .item = pair.item,
                             .position = cursor_.position(pair.item),
                             .block = &block,
                             .extent = pair.extent,
-                            .fragment = flash::position_at(*table_, block.block, pair.extent),
-                            .bytes = bytes,
-                            .wanted_ns = wanted_ns(),
+                            .fragment = holder_of(pair),
+                            .bytes = extent_bytes(pair.extent),
+                            .wanted_ns = as == As::kAhead ? part_->first_wanted_ns : wanted_ns(),
                             .fetch = fetch,
                             .lead_started = lead_started,
-                            .lost = lost});
+                            .lost = as == As::kLost,
+                            .ahead = as == As::kAhead});
+  const uint32_t bytes = op->credit_bytes();
+  VARVE_ASSERT(credit_bytes_ >= bytes, credit_bytes_, bytes);
+  credit_bytes_ -= bytes;
+  busy_bytes_ += bytes;
+  ++busy_;
+  ++items_[pair.item].busy;
+  extents_.push_back(op);
+  context_.pulls->share_add(*part_, bytes);
 }
 
 // No pages for the next pair. Waits for those that are in use; where none are, idle pins are shed
@@ -418,7 +427,7 @@ void PullOp::extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t p
   --item.busy;
   busy_bytes_ -= bytes;
   credit_bytes_ += bytes - posted_bytes;  // posted frames are the session's to account for
-  context_.pulls->share_drop(part_->session, bytes);
+  context_.pulls->share_drop(*part_, bytes);
   const std::optional<Located> located = context_.index.find(block_id(pair.item));
   const bool wrong_asker = status.code() == Code::kInvalid;
   if (status.ok()) {
@@ -471,14 +480,14 @@ void PullOp::fenced(ExtentOp& op) {
 // Its read goes on for whoever else wants the bytes; of this pull nothing is sent any more.
 void PullOp::detach(ExtentOp& op) {
   VARVE_ASSERT(!op.with_session() && busy_ > 0);
-  const uint32_t bytes = op.bytes();
+  const uint32_t bytes = op.credit_bytes();
   --items_[op.item()].busy;
   extents_.remove(&op);
   op.detach();
   --busy_;
   busy_bytes_ -= bytes;
   credit_bytes_ += bytes;
-  context_.pulls->share_drop(part_->session, bytes);
+  context_.pulls->share_drop(*part_, bytes);
 }
 
 // The pull only waits for what is on its lanes (I8).

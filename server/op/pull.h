@@ -5,7 +5,8 @@
 // few windows of credit are in progress, and each pair advances by itself, so that no pull ever
 // holds pages while it waits for others. Blocks stay pinned between their extents (their headers
 // are wanted again) unless DRAM is tight; then bytes go as soon as they are sent, and idle pins are
-// shed when nothing else moves.
+// shed when nothing else moves. What a lost extent is rebuilt from is as urgent as that one was
+// (pull_lost.cc).
 #pragma once
 
 #include <optional>
@@ -37,6 +38,10 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   // at all, maybe another fragment of it can be.
   void extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t posted_bytes,
                    Status status, bool no_header);
+  void ahead_done(ExtentOp& op, uint32_t item);
+  // Its reader is told that it is lost, and will need the rest of its stripe.
+  void lost(const ExtentOp& op);
+  bool held_back() const { return held_back_; }  // looks again when the poll wakes it
   // Nothing of this extent is sent from the time the part is back.
   void fence(FencePart& part);
   void fenced(ExtentOp& op);  // a fenced one that the session has nothing of any more
@@ -50,6 +55,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
  private:
   enum class Stage : uint8_t { kLease, kFlow, kDrain };
   enum class Began : uint8_t { kStarted, kNoRoom, kTargetBusy, kFailed };
+  enum class As : uint8_t { kSent, kLost, kAhead };
   struct Item {
     uint32_t base_slot = ~0u;   // leased by this pull
     uint16_t extents_left = 0;  // to be sent, or told lost
@@ -72,13 +78,19 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   bool is_outlived(const TierBlock& block, const Located& located) const;
   uint32_t lead_of(PullPair pair, uint16_t usable) const;
   uint32_t first_extent(const BlockId& block, uint32_t position) const;
+  uint32_t holder_of(PullPair pair) const;
   bool fits(const BlockId& block, uint32_t position, const flash::Place& place) const;
   TierBlock* open_block(PullPair pair, const Located& located, uint32_t lead, bool lost);
   Began out_of_room(PullPair pair);
-  void launch(PullPair pair, TierBlock& block, Fetch* fetch, bool lead_started, bool lost);
+  void launch(PullPair pair, TierBlock& block, Fetch* fetch, bool lead_started, As as);
+  void begun();
+  void read_ahead(PullPair lost);
+  void read_one_ahead(PullPair pair, const Located& located);
+  bool hold_back();
   void fail_item(uint32_t item, Code code);
   void detach(ExtentOp& op);
   void detach_readers();
+  void detach_ahead();
   void finish();
 
   BlockId block_id(uint32_t item) const;
@@ -99,6 +111,8 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   CreditAsk ask_;
   Nanos asked_ns_ = 0;
   Nanos began_ns_ = 0;
+  Nanos hold_until_ns_ = 0;  // later layers, at most; 0: its first layer has lost nothing
+  bool held_back_ = false;
   Status end_;  // why the pull is cut short
   List<ExtentOp, PullHook> extents_;
 };
@@ -118,10 +132,11 @@ class PullTable {
   void give_extent(ExtentOp& op);
   bool has_extent() const { return extents_.available() > 0; }
   // A session may hold half of what is left by all, so that however many do not drain their lanes,
-  // something is left for the next; what it has nothing of it may always begin.
-  bool has_share(uint64_t session, uint32_t bytes);
-  void share_add(uint64_t session, uint32_t bytes);
-  void share_drop(uint64_t session, uint32_t bytes);
+  // something is left for the next; what it has nothing of it may always begin. What it wants one
+  // by one counts apart: it must not wait for the pull that it helps.
+  bool has_share(const PullPart& part, uint32_t bytes);
+  void share_add(const PullPart& part, uint32_t bytes);
+  void share_drop(const PullPart& part, uint32_t bytes);
 
   // --- pages
   bool may_take_room(const PullOp& op) const;  // nobody with less slack is waiting
@@ -144,11 +159,12 @@ class PullTable {
  private:
   struct Share {
     uint64_t session = 0;
+    bool wants = false;
     uint64_t bytes = 0;
     uint32_t frames = 0;  // that will carry them: many small extents need as many
     uint32_t extents = 0;
   };
-  Share* share_of(uint64_t session);
+  Share* share_of(const PullPart& part);
   void poll();
 
   OpContext& context_;
@@ -156,7 +172,7 @@ class PullTable {
   Pool<ExtentOp> extents_;
   List<PullOp, ActiveHook> active_;
   List<PullOp, RoomHook> room_;    // least slack first
-  std::vector<Share> shares_;      // of sessions with extents in progress
+  std::vector<Share> shares_;      // of those with extents in progress
   std::vector<PullOp*> woken_;     // scratch of wake_all
   uint64_t reading_bytes_ = 0;     // of extents in progress whose pages a pull took
   uint64_t shared_bytes_max_ = 0;  // of extents in progress, all sessions together

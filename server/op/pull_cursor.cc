@@ -1,4 +1,5 @@
-// The walk of a pull: a step over extents and blocks, or over wants, and two short lists.
+// The walk of a pull: a step over extents and blocks, or over wants, what was brought forward of
+// one block, and two short lists.
 #include "server/op/pull_cursor.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@ namespace varve {
 
 PullCursor::PullCursor() {
   fenced_.reserve(kFencedMax);
+  passed_.reserve(wire::kIdsMax);
 }
 
 void PullCursor::begin(const PullPart& part) {
@@ -21,6 +23,8 @@ void PullCursor::begin(const PullPart& part) {
     VARVE_ASSERT(part.extent_end <= table_->data_count(), part.extent_end);
   }
   step_ = Step{.extent = part.extent_first};
+  forward_ = Forward();
+  passed_.assign(items(), 0);
   again_.clear();
   fenced_.clear();
   PullPair first;
@@ -28,19 +32,41 @@ void PullCursor::begin(const PullPart& part) {
 }
 
 bool PullCursor::next(PullPair* pair) const {
+  if (is_forward()) {
+    *pair = {forward_.item, forward_.extent};
+    return true;
+  }
   if (again_.empty()) return at(step_, pair);
   *pair = again_.back();
   return true;
 }
 
 void PullCursor::pop() {
-  if (again_.empty()) {
+  if (is_forward()) {
+    ++forward_.extent;
+  } else if (again_.empty()) {
     advance(step_);
   } else {
     again_.pop_back();
   }
   PullPair pair;
-  if (next(&pair)) wanted_ns_ = wanted_of(pair.extent);
+  if (!is_forward() && next(&pair)) wanted_ns_ = wanted_of(pair.extent);
+}
+
+// The members of a stripe follow each other, and of one block the walk goes upwards: what was not
+// begun of them is from somewhere to their end.
+void PullCursor::bring_forward(PullPair lost) {
+  VARVE_ASSERT(lost.item < items() && lost.extent < table_->count(), lost.item, lost.extent);
+  if (part_->wants != nullptr || is_forward()) return;
+  const Stripe& stripe = table_->stripes[table_->stripe_at(lost.extent)];
+  const uint32_t end = std::min(stripe.first + stripe.count, part_->extent_end);
+  const uint32_t walked = step_.extent + (lost.item < step_.item ? 1 : 0);
+  const uint32_t first = std::max({walked, stripe.first, uint32_t{passed_[lost.item]}});
+  if (first >= end) return;
+  forward_ = Forward{lost.item, first, end};
+  passed_[lost.item] = static_cast<uint16_t>(end);
+  pass_over(step_);
+  wanted_ns_ = wanted_of(lost.extent);
 }
 
 void PullCursor::begin_again(PullPair pair) {
@@ -72,6 +98,12 @@ bool PullCursor::take_fence(PullPair pair) {
   return true;
 }
 
+bool PullCursor::in_first_layer(uint32_t extent) const {
+  VARVE_ASSERT(part_->wants == nullptr && extent < table_->data_count(), extent);
+  const auto& extents = table_->extents;
+  return extents[extent].layer_first == extents[part_->extent_first].layer_first;
+}
+
 uint32_t PullCursor::item_at(uint32_t wanted) const {
   const uint16_t* first = part_->request->positions + part_->begin;
   const uint16_t* end = part_->request->positions + part_->end;
@@ -99,13 +131,26 @@ void PullCursor::advance(Step& step) const {
     return;
   }
   VARVE_ASSERT(step.extent < part_->extent_end, step.extent);
-  if (++step.item < items()) return;
-  step.item = 0;
-  ++step.extent;
+  if (++step.item == items()) {
+    step.item = 0;
+    ++step.extent;
+  }
+  pass_over(step);
+}
+
+void PullCursor::pass_over(Step& step) const {
+  while (step.extent < part_->extent_end && step.extent < passed_[step.item]) {
+    if (++step.item < items()) continue;
+    step.item = 0;
+    ++step.extent;
+  }
 }
 
 bool PullCursor::is_ahead(PullPair pair) const {
   if (part_->wants == nullptr) {
+    const bool forward = pair.item == forward_.item && pair.extent >= forward_.extent;
+    if (forward && pair.extent < forward_.end) return true;
+    if (pair.extent < passed_[pair.item]) return false;
     if (pair.extent < part_->extent_first || pair.extent >= part_->extent_end) return false;
     return pair.extent != step_.extent ? pair.extent > step_.extent : pair.item >= step_.item;
   }

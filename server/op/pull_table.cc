@@ -75,33 +75,31 @@ void PullTable::give_extent(ExtentOp& op) {
   room_given();
 }
 
-bool PullTable::has_share(uint64_t session, uint32_t bytes) {
-  for (const Share& share : shares_) {
-    if (share.session != session) continue;
-    const uint64_t bytes_left = shared_bytes_max_ - std::min(shared_bytes_max_, shared_bytes_);
-    const uint32_t frames_max = context_.options.data_sends_max;
-    const uint32_t frames_left = frames_max - std::min(frames_max, shared_frames_);
-    const bool has = share.bytes + bytes <= bytes_left / 2 &&
-                     share.frames + frames_of(bytes) <= frames_left / 2 &&
-                     share.extents < extents_.available() / 2;
-    share_wanted_ = share_wanted_ || !has;
-    return has;
-  }
-  return true;
+bool PullTable::has_share(const PullPart& part, uint32_t bytes) {
+  const Share* share = share_of(part);
+  if (share == nullptr) return true;
+  const uint64_t bytes_left = shared_bytes_max_ - std::min(shared_bytes_max_, shared_bytes_);
+  const uint32_t frames_max = context_.options.data_sends_max;
+  const uint32_t frames_left = frames_max - std::min(frames_max, shared_frames_);
+  const bool has = share->bytes + bytes <= bytes_left / 2 &&
+                   share->frames + frames_of(bytes) <= frames_left / 2 &&
+                   share->extents < extents_.available() / 2;
+  share_wanted_ = share_wanted_ || !has;
+  return has;
 }
 
-PullTable::Share* PullTable::share_of(uint64_t session) {
+PullTable::Share* PullTable::share_of(const PullPart& part) {
   for (Share& share : shares_) {
-    if (share.session == session) return &share;
+    if (share.session == part.session && share.wants == (part.wants != nullptr)) return &share;
   }
   return nullptr;
 }
 
-void PullTable::share_add(uint64_t session, uint32_t bytes) {
-  Share* share = share_of(session);
+void PullTable::share_add(const PullPart& part, uint32_t bytes) {
+  Share* share = share_of(part);
   if (share == nullptr) {
-    VARVE_ASSERT(shares_.size() < shares_.capacity());  // at most one session per pull
-    shares_.push_back(Share{.session = session});
+    VARVE_ASSERT(shares_.size() < shares_.capacity());  // at most one per pull
+    shares_.push_back(Share{.session = part.session, .wants = part.wants != nullptr});
     share = &shares_.back();
   }
   share->bytes += bytes;
@@ -112,8 +110,8 @@ void PullTable::share_add(uint64_t session, uint32_t bytes) {
   context_.metrics.extents_live.set(extents_live());
 }
 
-void PullTable::share_drop(uint64_t session, uint32_t bytes) {
-  Share* share = share_of(session);
+void PullTable::share_drop(const PullPart& part, uint32_t bytes) {
+  Share* share = share_of(part);
   VARVE_ASSERT(share != nullptr);
   VARVE_ASSERT(share->bytes >= bytes && share->extents > 0, share->bytes, bytes);
   share->bytes -= bytes;
@@ -188,10 +186,11 @@ void PullTable::wake_all() {
     context_.reactor.make_ready(*op);
 }
 
-// A pull that waits for a read, pages or credit would otherwise not see its flag or its deadline.
+// A pull that waits for a read, pages or credit would otherwise not see its flag, its deadline or
+// that it held back later layers for long enough.
 void PullTable::poll() {
   for (PullOp* op = active_.front(); op != nullptr; op = active_.next(op)) {
-    if (op->cut_short()) context_.reactor.make_ready(*op);
+    if (op->cut_short() || op->held_back()) context_.reactor.make_ready(*op);
   }
   context_.fetches->watch();
   room_given();

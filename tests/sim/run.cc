@@ -274,6 +274,7 @@ class Run {
     result_.repaired_blocks +=
         static_cast<uint64_t>(world_.metric("varve_repair_blocks_total", "outcome=\"done\""));
     result_.late_extents += static_cast<uint64_t>(world_.metric("varve_pull_extents_late_total"));
+    result_.ahead_extents += static_cast<uint64_t>(world_.metric("varve_pull_extents_ahead_total"));
     result_.dropped_siblings +=
         static_cast<uint64_t>(world_.metric("varve_siblings_dropped_total"));
   }

@@ -18,6 +18,7 @@ struct RunResult {
   uint64_t renewed_leases = 0, holds = 0, purges = 0, dropped_siblings = 0, drained_targets = 0;
   uint64_t returned_blocks = 0;
   uint64_t late_extents = 0, hedged_extents = 0;  // a reader was told so; it asked for the rest
+  uint64_t ahead_extents = 0;
 };
 
 // What is counted. Many seeds in which one of these never happened test nothing of it.
@@ -45,6 +46,7 @@ inline constexpr RunCount kRunCounts[] = {
     {&RunResult::returned_blocks, "blocks back with their targets"},
     {&RunResult::late_extents, "extents late"},
     {&RunResult::hedged_extents, "hedged"},
+    {&RunResult::ahead_extents, "read ahead of their reader"},
 };
 
 // Ends the process with a message on a broken invariant.

@@ -74,6 +74,30 @@ TEST(PullTable, BoundsWhatOneSessionHasInProgress) {
   rig.expect_at_rest();
 }
 
+// What it rebuilds from does not wait for the pull that it helps.
+TEST(PullTable, ASessionHasAShareOfItsOwnForWhatItWantsOneByOne) {
+  RigOptions options;
+  options.layer_bytes = std::vector<uint32_t>(8, 65536);
+  options.op.data_sends_max = 16;
+  Rig rig(options);
+  rig.push({1});
+  rig.hold_data = true;
+  const auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.settle();
+  const size_t held = rig.sends.size();
+  EXPECT_EQ(held, 5u) << "its share is full";
+  const auto wants = rig.make_wants({1}, {{0, 7}, {0, 6}, {0, 5}, {0, 4}, {0, 3}, {0, 2}});
+  rig.start(*wants);
+  rig.settle();
+  EXPECT_EQ(rig.sends.size(), held + 4) << "bounded by what is left, like that of another session";
+  rig.hold_data = false;
+  rig.answer_data();
+  rig.finish(*pull);
+  rig.finish(*wants);
+  rig.expect_at_rest();
+}
+
 // Goal: however many sessions drain nothing, the next one is served.
 TEST(PullTable, LeavesSomethingForTheNextSession) {
   RigOptions options;
