@@ -172,11 +172,10 @@ std::string evidence_text(const NodeCounts& counts, const ClientCounters& client
          std::to_string(counts.device_reads) + " device reads";
 }
 
-void add_sides(const std::string& prefix, const Side& healthy, const Side& ours, Time time,
-               Bar& bar) {
-  bar.fact(prefix + "healthy", times_text(times_ms(healthy.all, time)));
-  bar.fact(prefix + "degraded", times_text(times_ms(ours.all, time)) + "; of " +
-                                    std::to_string(ours.all.size()) + " pulls a side");
+void add_sides(const Side& healthy, const Side& ours, Time time, Bar& bar) {
+  bar.fact("healthy", times_text(times_ms(healthy.all, time)));
+  bar.fact("degraded", times_text(times_ms(ours.all, time)) + "; of " +
+                           std::to_string(ours.all.size()) + " pulls a side");
 }
 
 std::string set_text(const DegradedBarOptions& options, uint32_t pulls) {
@@ -188,27 +187,21 @@ std::string set_text(const DegradedBarOptions& options, uint32_t pulls) {
          " passes of each side a round, in turns";
 }
 
-struct Lost {
-  Scheme scheme;
-  uint32_t targets = 0;
-  std::string prefix;  // of its facts; empty: its rounds are the bar's
-};
-
-Status run_lost(const DegradedBarOptions& options, const Lost& lost, WorkingSet& set,
-                DegradedBars& bars) {
+Status run_lost(const DegradedBarOptions& options, Scheme scheme, DegradedBars& bars) {
+  VARVE_TRY(auto set, WorkingSet::make(options.shape));
+  set->fill();
   CodedNodeOptions node;
-  node.daemon.scheme = lost.scheme;
+  node.daemon.scheme = scheme;
   node.daemon.folder = options.folder + "/healthy";
-  VARVE_TRY(Side healthy, make_side(options, node, set));
+  VARVE_TRY(Side healthy, make_side(options, node, *set));
   node.daemon.folder = options.folder + "/degraded";
-  node.lost = lost.targets;
-  VARVE_TRY(Side ours, make_side(options, node, set));
-  std::vector<double> whole, first;
+  node.lost = scheme.m;
+  VARVE_TRY(Side ours, make_side(options, node, *set));
   for (uint32_t round = 0; round < options.rounds; ++round) {
     VARVE_RETURN_IF_ERROR(run_round(
         options, round, healthy, ours, 1, [] {}, [] {}));
-    whole.push_back(p99_ratio(ours.round, healthy.round, kWhole));
-    first.push_back(p99_ratio(ours.round, healthy.round, kFirst));
+    bars.whole.rounds.push_back(p99_ratio(ours.round, healthy.round, kWhole));
+    bars.first.rounds.push_back(p99_ratio(ours.round, healthy.round, kFirst));
   }
   VARVE_TRY(const NodeCounts h, counts_of(healthy));
   VARVE_TRY(const NodeCounts d, counts_of(ours));
@@ -218,30 +211,16 @@ Status run_lost(const DegradedBarOptions& options, const Lost& lost, WorkingSet&
   if (d.extents_lost == 0 || client.rebuilt_bytes == 0) {
     return Status::invalid("bench: nothing was lost or rebuilt");
   }
-  for (auto [bar, values, time] :
-       {std::tuple{&bars.whole, &whole, kWhole}, std::tuple{&bars.first, &first, kFirst}}) {
-    if (lost.prefix.empty()) {
-      bar->rounds = *values;
-      bar->fact("set", set_text(options, 1));
-    } else {
-      bar->fact(lost.prefix + "ratio", number_text(median(*values)) + ", " + lost.scheme.text() +
-                                           " without " + std::to_string(lost.targets) +
-                                           " targets: no bar");
-    }
-    add_sides(lost.prefix, healthy, ours, time, *bar);
-    bar->fact(lost.prefix + "healthy_cpu", cpu_text(healthy));
-    bar->fact(lost.prefix + "degraded_cpu", cpu_text(ours));
-    bar->fact(lost.prefix + "healthy_evidence", evidence_text(h, other));
-    bar->fact(lost.prefix + "degraded_evidence", evidence_text(d, client));
+  for (auto [bar, time] : {std::pair{&bars.whole, kWhole}, std::pair{&bars.first, kFirst}}) {
+    bar->fact("set", set_text(options, 1));
+    bar->fact("scheme", scheme.text() + " without " + std::to_string(node.lost) + " targets");
+    add_sides(healthy, ours, time, *bar);
+    bar->fact("healthy_cpu", cpu_text(healthy));
+    bar->fact("degraded_cpu", cpu_text(ours));
+    bar->fact("healthy_evidence", evidence_text(h, other));
+    bar->fact("degraded_evidence", evidence_text(d, client));
   }
   return {};
-}
-
-Status run_all_lost(const DegradedBarOptions& options, DegradedBars& bars) {
-  VARVE_TRY(auto set, WorkingSet::make(options.shape));
-  set->fill();
-  VARVE_RETURN_IF_ERROR(run_lost(options, {{2, 1}, 1, ""}, *set, bars));
-  return run_lost(options, {{4, 2}, 2, "4+2."}, *set, bars);
 }
 
 Status run_stuck(const DegradedBarOptions& options, Bar& bar) {
@@ -281,7 +260,7 @@ Status run_stuck(const DegradedBarOptions& options, Bar& bar) {
   bar.fact("fault",
            "target 0 of 3 swallows what it is asked for the time of each pass, 3 s at most, and "
            "answers it all afterwards: it does not count as failed; pulls that began meanwhile");
-  add_sides("", healthy, ours, kFirst, bar);
+  add_sides(healthy, ours, kFirst, bar);
   if (!ours.settled.empty()) {
     bar.fact("once_suspect",
              times_text(times_ms(ours.settled, kFirst)) + ", degraded, without the first " +
@@ -295,9 +274,9 @@ Status run_stuck(const DegradedBarOptions& options, Bar& bar) {
   return {};
 }
 
-Bar make_bar(const char* name, const char* unit, double target) {
+Bar make_bar(std::string name, const char* unit, double target) {
   Bar bar;
-  bar.name = name;
+  bar.name = std::move(name);
   bar.unit = unit;
   bar.target = target;
   bar.sense = Sense::kAtMost;
@@ -306,11 +285,13 @@ Bar make_bar(const char* name, const char* unit, double target) {
 
 }  // namespace
 
-DegradedBars ec_degraded_bars(const DegradedBarOptions& options) {
+DegradedBars ec_degraded_bars(const DegradedBarOptions& options, Scheme scheme) {
+  const std::string suffix = scheme == Scheme{2, 1} ? "" : "_" + scheme.text();
   DegradedBars bars;
-  bars.whole = make_bar("ec_degraded_whole", "p99 of whole pulls / healthy", kWholeTarget);
-  bars.first = make_bar("ec_degraded_first", "p99 of the first layer / healthy", kFirstTarget);
-  if (Status status = run_all_lost(options, bars); !status.ok()) {
+  bars.whole = make_bar("ec_degraded_whole" + suffix, "p99 of whole pulls / healthy", kWholeTarget);
+  bars.first =
+      make_bar("ec_degraded_first" + suffix, "p99 of the first layer / healthy", kFirstTarget);
+  if (Status status = run_lost(options, scheme, bars); !status.ok()) {
     bars.whole.refused = bars.first.refused = bench_error(status);
   }
   return bars;

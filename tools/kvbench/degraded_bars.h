@@ -24,8 +24,8 @@ struct DegradedBarOptions {
 struct DegradedBars {
   Bar whole, first;
 };
-// 2+1 without one target against whole; of 4+2 without two it tells the same as facts.
-DegradedBars ec_degraded_bars(const DegradedBarOptions& options);
+// Without m targets against whole; 2+1 is what bars mean whose names do not say a scheme.
+DegradedBars ec_degraded_bars(const DegradedBarOptions& options, Scheme scheme);
 // 2+1 with a target that does not answer for the time of a pass, before it counts as failed.
 Bar ec_stuck_first_bar(const DegradedBarOptions& options);
 

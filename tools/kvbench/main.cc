@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <optional>
 
 #include "tools/kvbench/bar.h"
@@ -24,13 +25,25 @@ namespace {
 
 using varve::kvbench::Bar;
 
-const std::vector<std::string> kBars = {
-    "tcp_dram_pull",     "flash_pull",     "match",
-    "recovery",          "ec_encode_4+2",  "index_bytes_per_fragment",
-    "ec_fused_4+2",      "ec_decode_4+2",  "ec_degraded_whole",
-    "ec_degraded_first", "ec_stuck_first", "ec_flash_bytes",
-    "ec_push_2+1",       "ec_layout"};
+const std::vector<std::string> kBars = {"tcp_dram_pull",
+                                        "flash_pull",
+                                        "match",
+                                        "recovery",
+                                        "ec_encode_4+2",
+                                        "index_bytes_per_fragment",
+                                        "ec_fused_4+2",
+                                        "ec_decode_4+2",
+                                        "ec_degraded_whole",
+                                        "ec_degraded_first",
+                                        "ec_degraded_whole_4+2",
+                                        "ec_degraded_first_4+2",
+                                        "ec_stuck_first",
+                                        "ec_flash_bytes",
+                                        "ec_push_2+1",
+                                        "ec_layout"};
 const std::string kCodingGroup = "ec";  // every bar whose name begins with it and "_"
+
+using Degraded = std::map<std::string, std::optional<varve::kvbench::DegradedBars>>;  // by scheme
 
 struct Options {
   std::vector<std::string> only;
@@ -93,22 +106,23 @@ varve::kvbench::PullBarOptions pull_options(const Options& options, const std::s
   return pull;
 }
 
-// The coding bars that a daemon serves. Two of them are one measurement, kept in `degraded`.
+// The coding bars that a daemon serves. Two of a scheme are one measurement, kept in `degraded`.
 Bar run_coded_bar(const std::string& name, const Options& options, const std::string& folder,
-                  std::optional<varve::kvbench::DegradedBars>& degraded) {
+                  Degraded& degraded) {
   using varve::kvbench::StoreBarOptions;
   if (name == "ec_stuck_first") return ec_stuck_first_bar(degraded_options(options, folder));
   if (name == "ec_layout") return ec_layout_bar(layout_options(options, folder));
   const auto store = coded_options<StoreBarOptions>(options, folder, 16);
   if (name == "ec_flash_bytes") return ec_flash_bytes_bar(store);
   if (name == "ec_push_2+1") return ec_push_bar(store);
-  if (!degraded) degraded = ec_degraded_bars(degraded_options(options, folder));
-  return name == "ec_degraded_whole" ? degraded->whole : degraded->first;
+  const auto scheme = name.ends_with("_4+2") ? varve::Scheme{4, 2} : varve::Scheme{2, 1};
+  auto& bars = degraded[scheme.text()];
+  if (!bars) bars = ec_degraded_bars(degraded_options(options, folder), scheme);
+  return name.starts_with("ec_degraded_whole") ? bars->whole : bars->first;
 }
 
 // Runs one bar by name in an empty folder of its own.
-Bar run_bar(const std::string& name, const Options& options,
-            std::optional<varve::kvbench::DegradedBars>& degraded) {
+Bar run_bar(const std::string& name, const Options& options, Degraded& degraded) {
   const std::string folder = options.folder + "/" + name;
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
@@ -166,7 +180,7 @@ int run(Options options) {
     std::cout << "declare " << key << " " << value << "\n";
   std::cout << std::endl;
   std::vector<Bar> bars;
-  std::optional<varve::kvbench::DegradedBars> degraded;
+  Degraded degraded;
   bool refused = false;
   for (const std::string& name : options.only) {
     bars.push_back(run_bar(name, options, degraded));

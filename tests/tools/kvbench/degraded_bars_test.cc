@@ -16,9 +16,16 @@ DegradedBarOptions without_daemon() {
 }
 
 TEST(DegradedBars, WithoutADaemonBothAreRefused) {
-  const DegradedBars bars = ec_degraded_bars(without_daemon());
-  EXPECT_EQ(bars.whole.line().find("refused ec_degraded_whole "), 0u) << bars.whole.line();
-  EXPECT_EQ(bars.first.line().find("refused ec_degraded_first "), 0u) << bars.first.line();
+  for (const auto& [scheme, suffix] : {std::pair{Scheme{2, 1}, ""}, {Scheme{4, 2}, "_4+2"}}) {
+    const DegradedBars bars = ec_degraded_bars(without_daemon(), scheme);
+    const std::string whole = bars.whole.line(), first = bars.first.line();
+    EXPECT_TRUE(whole.starts_with("refused ec_degraded_whole" + std::string(suffix) + " "))
+        << whole;
+    EXPECT_TRUE(first.starts_with("refused ec_degraded_first" + std::string(suffix) + " "))
+        << first;
+    EXPECT_EQ(bars.whole.target, 1.5);
+    EXPECT_EQ(bars.first.target, 3.0);
+  }
 }
 
 TEST(DegradedBars, WithoutADaemonNobodyIsStuck) {
