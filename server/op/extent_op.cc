@@ -116,6 +116,13 @@ void ExtentOp::failed(Status status) {
   }
   const bool told = stage_ == Stage::kRead && !at_.ahead;
   if (!told || unwanted() || !others_are_enough()) return finish(status);
+  const ExtentState state = at_.block->state[at_.extent];
+  if (state == ExtentState::kPresent) return again();  // it came meanwhile
+  if (state == ExtentState::kReading && !at_.pull->may_leave_out(at_.item, at_.fragment)) {
+    late();
+    wait_for(at_.extent);
+    return wait(1);
+  }
   stage_ = Stage::kLost;
   if (!at_.lost) at_.pull->lost(*this);
   lost_code_ = status.code();

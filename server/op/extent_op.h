@@ -48,6 +48,7 @@ class ExtentOp final : public Op, public SendHook, public PullHook {
   bool with_session() const { return stage_ == Stage::kDone || note_out_; }
   uint32_t item() const { return at_.item; }
   uint32_t extent() const { return at_.extent; }
+  uint32_t fragment() const { return at_.fragment; }
   uint32_t credit_bytes() const { return at_.ahead ? 0 : at_.bytes; }
   bool lost() const { return at_.lost; }
   bool ahead() const { return at_.ahead; }

@@ -223,12 +223,14 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
   }
   const uint16_t usable = context_.catalog->usable(*located);
   const uint32_t holder = holder_of(pair);
-  const bool lost = state == ExtentState::kHeld || (usable >> holder & 1) == 0;
+  const bool readable = (context_.catalog->readable(*located) >> holder & 1) != 0;
+  const bool slow = (usable >> holder & 1) == 0 && may_leave_out(index, holder);
+  const bool lost = state == ExtentState::kHeld || !readable || slow;
   if (lost && block != nullptr) {
     launch(pair, *block, nullptr, false, As::kLost);
     return Began::kStarted;
   }
-  const uint32_t lead = block == nullptr ? lead_of(pair, usable) : holder;
+  const uint32_t lead = block == nullptr && lost ? lead_of(pair, usable) : holder;
   const flash::Place place = context_.index.place_of(*located, lead);
   if (block == nullptr && !fits(block_id(index), lead, place)) {
     fail_item(index, Code::kInvalid);

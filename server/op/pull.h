@@ -41,6 +41,9 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   void ahead_done(ExtentOp& op, uint32_t item);
   // Its reader is told that it is lost, and will need the rest of its stripe.
   void lost(const ExtentOp& op);
+  // Whether the reader has k of the block without this fragment too. What is slow is left out while
+  // others are not; which those are changes, and all in all no more than m may be.
+  bool may_leave_out(uint32_t item, uint32_t position) const;
   bool held_back() const { return held_back_; }  // looks again when the poll wakes it
   // Nothing of this extent is sent from the time the part is back.
   void fence(FencePart& part);
@@ -60,6 +63,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
     uint32_t base_slot = ~0u;   // leased by this pull
     uint16_t extents_left = 0;  // to be sent, or told lost
     uint16_t busy = 0;          // ExtentOps now
+    uint16_t left_out = 0;      // positions that its reader was told an extent of is lost
     uint8_t again = 0;          // begun again with another fragment's header
     Code code = Code::kOk;
     bool read = false;  // bytes came from flash for this pull

@@ -4,6 +4,7 @@
 // come right behind it instead of in their layers. For the first layer, which somebody waits for
 // now, the others (parity, mostly) are read before the reader has asked for them, and nothing of
 // later layers goes to the devices before: they would be busy with a window of those.
+#include <bit>
 #include <utility>
 
 #include "server/op/op.h"
@@ -17,7 +18,16 @@ void PullOp::begun() {
   if (extents_.back()->lost()) lost(*extents_.back());
 }
 
+bool PullOp::may_leave_out(uint32_t item, uint32_t position) const {
+  const std::optional<Located> located = context_.index.find(block_id(item));
+  if (!located || located->state != BlockState::kFlash) return true;
+  const uint32_t others =
+      context_.catalog->readable(*located) & ~(items_[item].left_out | 1u << position);
+  return std::popcount(others) >= static_cast<int>(context_.options.scheme.k);
+}
+
 void PullOp::lost(const ExtentOp& op) {
+  items_[op.item()].left_out |= static_cast<uint16_t>(1u << op.fragment());
   if (part_->wants != nullptr) return;
   const PullPair pair{op.item(), op.extent()};
   cursor_.bring_forward(pair);

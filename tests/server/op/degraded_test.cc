@@ -171,6 +171,40 @@ TEST(Degraded, PassesOverASuspectTargetWhileTheOthersAreEnough) {
   rig.expect_at_rest();
 }
 
+// Suspicion moves while a pull goes on: what is left out of it may not add up to more than parity
+// covers, whether its reads have begun or not.
+TEST(Degraded, LeavesOutNoMoreThanTheReaderCanRebuild) {
+  for (const bool begun : {true, false}) {
+    SCOPED_TRACE(begun);
+    RigOptions options = coded();
+    if (!begun) {
+      options.op.pull_window_bytes = 70000;
+      options.op.pull_windows_max = 1;
+    }
+    Rig rig(options);
+    rig.push({1});
+    rig.drop_from_dram(1);
+    const auto pull = rig.make_pull({1});
+    const uint32_t first = holder_of(rig, 1, 0), second = holder_of(rig, 1, 1);
+    rig.flash.suspect_target = static_cast<int>(first);
+    rig.flash.latency_ns = 1 * kMillisecond;
+    rig.start(*pull);
+    ASSERT_TRUE(rig.run_until([&] { return !pull->lost.empty(); }));
+    hold(rig, second);
+    rig.run_for(rig.options.op.hedge_ns * 2);
+    rig.flash.suspect_target = static_cast<int>(second);
+    rig.run_for(rig.options.op.hedge_ns * 4);
+    rig.flash.let_go();
+    rig.finish(*pull);
+    EXPECT_EQ(pull->code(0), Code::kOk);
+    for (const auto& row : pull->lost) {
+      EXPECT_TRUE(row.state == LostState::kLate || holder_of(rig, 1, row.extent) == first);
+    }
+    rig.flash.suspect_target = -1;
+    rig.expect_at_rest();
+  }
+}
+
 // ... but when it is needed it is read, suspect or not.
 TEST(Degraded, ReadsASuspectTargetWhenItIsNeeded) {
   Rig rig(coded());
