@@ -311,23 +311,30 @@ bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
     context_.siblings->came(located->base_slot, fragment.rank_count);
     return true;
   }
-  // Repair had copied it to another target, which is where it is to be.
-  if (located->state != BlockState::kMemory && leaves(*located, fragment.position) &&
-      !is_draining(context_, fragment.place.target) &&
-      fragment.attempt == attempts_[located->block_slot]) {
+  if (located->state != BlockState::kMemory && located->has(fragment.position) &&
+      fragment.attempt == attempts_[located->block_slot] && outdates(fragment, *located)) {
     metrics.recovered_older.add();
     context_.flash.release(context_.index.place_of(*located, fragment.position));
     context_.index.lose(*located, fragment.position);
     located->live = static_cast<uint16_t>(located->live & ~(1u << fragment.position));
     return true;
   }
-  // A copy by reclaim or repair of the same fragment counts as older: the first is kept.
+  // Where nothing says which of two copies is the newer one, the first is kept.
   if (located->state == BlockState::kMemory || located->has(fragment.position) ||
       fragment.attempt != attempts_[located->block_slot]) {
     metrics.recovered_older.add();
     return false;
   }
   return true;
+}
+
+// Of two copies of a fragment: repair moved it from a target that is being drained, or wrote it
+// anew where the first had rotted, which only a read of that one would tell. A target is told of in
+// the order in which it was written.
+bool Catalog::outdates(const flash::FragmentInfo& copy, const Located& located) const {
+  const flash::Place known = context_.index.place_of(located, copy.position);
+  if (known.target == copy.place.target) return known != copy.place;
+  return leaves(located, copy.position) && !is_draining(context_, copy.place.target);
 }
 
 // What has too few fragments when its slice was found whole gets no more: what reclaim left of

@@ -109,6 +109,7 @@ class Catalog final : public Task {
   void give_up(const BlockId& block, const Located& located);
   void say_away();
   bool gather(const flash::FragmentInfo& fragment, Located* located);
+  bool outdates(const flash::FragmentInfo& copy, const Located& located) const;
   bool drop_remnants();
   uint32_t room_of(const BaseId& id, const Located& located) const;
   bool may_evict(uint32_t base_slot);
