@@ -67,7 +67,8 @@ void TargetMetrics::register_in(MetricSet& set, const std::string& labels) const
           dropped_generation_bytes);
   dropped(drop_reason_name(DropReason::kTorn), dropped_torn, dropped_torn_bytes);
   dropped(drop_reason_name(DropReason::kRot), dropped_rot, dropped_rot_bytes);
-  counter("unreadable_segments_total", unreadable_segments, "headers that cannot be read");
+  counter("unreadable_segments_total", unreadable_segments,
+          "segments whose header cannot be read and that have no footer");
   counter("reclaimed_segments_total", reclaimed_segments, "segments erased");
   counter("reinserted_total", reinserted, "fragments copied by reclaim");
   counter("reinserted_bytes_total", reinserted_bytes, "bytes copied by reclaim");

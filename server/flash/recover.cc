@@ -303,11 +303,11 @@ void RecoverOp::take_heads() {
   heads_first_ += heads_count_;
 }
 
+// One bad sector: the footer says all that the header does, as of one that rotted.
 void RecoverOp::unreadable_header(uint32_t index) {
   VARVE_ASSERT(log_->segment(index).state == SegmentState::kUnknown, index);
   found_[index].unreadable = true;
-  log_->segment(index).state = SegmentState::kBad;
-  target_.metrics.unreadable_segments.add();
+  found_[index].header = HeaderFound::kInvalid;
 }
 
 void RecoverOp::take_segment_header(uint32_t index, ConstByteSpan page) {
@@ -337,8 +337,8 @@ void RecoverOp::take_table_page(ConstByteSpan page, uint32_t index) {
     if (row.segment < log_->segment_count()) {
       const Segment& segment = log_->segment(row.segment);
       taken.covered = found_[row.segment].header == HeaderFound::kValid &&
-                      !found_[row.segment].unreadable && !found_[row.segment].covered &&
-                      segment.sequence == row.sequence && segment.nonce == row.nonce;
+                      !found_[row.segment].covered && segment.sequence == row.sequence &&
+                      segment.nonce == row.nonce;
       if (taken.covered) found_[row.segment].covered = true;
     }
     rows_.push_back(taken);
@@ -435,9 +435,7 @@ void RecoverOp::plan_segments() {
   }
   for (uint32_t i = 0; i < log_->segment_count(); ++i) {
     const Found& found = found_[i];
-    if (!found.covered && !found.unreadable && found.header != HeaderFound::kZero) {
-      pending_.push_back(i);
-    }
+    if (!found.covered && found.header != HeaderFound::kZero) pending_.push_back(i);
   }
   std::stable_sort(pending_.begin(), pending_.end(), [this](uint32_t a, uint32_t b) {
     const bool lost_a = found_[a].header == HeaderFound::kInvalid;
@@ -458,7 +456,8 @@ void RecoverOp::take_trailer(Status status) {
   return wait(1);
 }
 
-// Tail scan; without any identity (header rotten too) an erasure.
+// Tail scan; without any identity (header rotten too) an erasure, or, where the drive may yet give
+// the header, nothing.
 void RecoverOp::no_footer() {
   if (found_[segment_].header == HeaderFound::kValid) {
     const Segment& segment = log_->segment(segment_);
@@ -466,10 +465,16 @@ void RecoverOp::no_footer() {
     careful_until_ = tail_unreadable_ = 0;
     return go(Stage::kScan);
   }
+  const bool unreadable = found_[segment_].unreadable;
+  logf(LogLevel::kWarn, "flash", "target %u slice %u segment %u: header %s and no footer; %s",
+       target_.index(), log_->slice(), segment_, unreadable ? "not readable" : "rotten",
+       unreadable ? "what it holds cannot be read in this life" : "what it held is lost");
+  if (unreadable) {
+    log_->segment(segment_).state = SegmentState::kBad;
+    target_.metrics.unreadable_segments.add();
+    return go(Stage::kSegment);
+  }
   target_.metrics.dropped_rot.add();
-  logf(LogLevel::kWarn, "flash",
-       "target %u slice %u segment %u: header rotten and no footer; what it held is lost",
-       target_.index(), log_->slice(), segment_);
   erase();
 }
 
@@ -555,8 +560,9 @@ bool RecoverOp::tell_scan() {
 
 void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource source) {
   if (is_kill(entry)) {
-    log_->kill_add(
-        segment, kill_until(kill_of(entry)));  // until reclaim finds that it is not needed any more
+    const KillInfo kill = kill_of(entry);
+    log_->kill_add(segment, kill_until(kill));  // kept until reclaim finds it not needed
+    target_.kills_away |= kill.away;
     target_.metrics.kills_live.add(1);
     target_.metrics.kills_recovered.add();
     return target_.user.on_killed(entry.base, entry.attempt);

@@ -55,7 +55,7 @@ enum class SegmentState : uint8_t {
   kSealed,
   kReclaiming,
   kErasing,
-  kBad,  // its header cannot be read: not used until the next start
+  kBad,  // its header cannot be read and it has no footer: not used until the next start
 };
 
 struct OpenSegment;

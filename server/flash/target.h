@@ -50,6 +50,7 @@ struct Target {
   std::vector<std::unique_ptr<SliceLog>> logs;  // by slice; null where another shard owns it
   TargetMetrics metrics;
   bool draining = false;
+  uint32_t kills_away = 0;  // bit t: a KILL record that recovery found here says that t missed it
   // A segment was sealed or freed: reclaim and drain look again. Set by Flash.
   void (*on_changed)(void* owner, SliceLog& log) = nullptr;
   void* on_changed_owner = nullptr;
