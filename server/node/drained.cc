@@ -16,6 +16,21 @@ bool is_empty(const MetricSnapshot& sum, const std::string& label, size_t shards
          sum.number("varve_target_fragments", label) == 0;
 }
 
+// Durable blocks that recovery found and the index had no room for: they lie where they lay, on
+// whichever target, and nobody has moved them.
+int64_t left_out(const MetricSnapshot& sum) {
+  return sum.number("varve_recovered_dropped_total", "reason=\"index_full\"");
+}
+
+// What cannot be read cannot be moved, however long one waits.
+std::string unreadable_text(const MetricSnapshot& sum, const std::string& label) {
+  const int64_t segments = sum.number("varve_flash_unreadable_segments_total", label);
+  if (segments == 0) return "";
+  return ", BUT FOR " + std::to_string(segments) +
+         " SEGMENTS OF IT THAT CANNOT BE READ: what lies there was not moved, and is lost with it "
+         "where no parity covers it";
+}
+
 Failure mark(const Node& node, uint32_t target) {
   TargetList list;
   Failure failure = load_records(node.config.data_dir, &list);
@@ -35,6 +50,17 @@ void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
     const std::string label = "target=\"" + std::to_string(t) + "\"";
     if (!target.draining || target.drained || !is_empty(sum, label, node.config.shards)) continue;
     const char* path = target.info.path.c_str();
+    if (const int64_t blocks = left_out(sum); blocks > 0) {
+      uint64_t swallowed = 0;
+      if (!node.drained_log.admit(node.clock.now_ns(), &swallowed)) continue;
+      logf(LogLevel::kError, "main",
+           "target %u %s holds nothing that the index knows, but at this start %" PRId64
+           " fragments found no room in the index, and some may lie there: leave it where it is, "
+           "and start with more --shards, or as many as before (%" PRIu64
+           " more times since the last line)",
+           t, path, blocks, swallowed);
+      continue;
+    }
     if (const Failure failure = mark(node, t); !failure.ok()) {
       uint64_t swallowed = 0;
       if (!node.drained_log.admit(node.clock.now_ns(), &swallowed)) continue;
@@ -46,9 +72,9 @@ void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
     }
     target.drained = true;
     logf(LogLevel::kWarn, "main",
-         "target %u %s IS EMPTY AND MAY BE REMOVED: stop this daemon, take it out, and start "
+         "target %u %s IS EMPTY AND MAY BE REMOVED%s: stop this daemon, take it out, and start "
          "without this --drain-target; all else stays as it is, its place is free for another",
-         t, path);
+         t, path, unreadable_text(sum, label).c_str());
   }
 }
 

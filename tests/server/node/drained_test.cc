@@ -42,6 +42,9 @@ class NodeDrains : public testing::Test {
     put("varve_target_ok_shards", "target=\"1\"", ok);
     put("varve_target_fragments", "target=\"1\"", fragments);
     put("varve_recovering", "", recovering);
+    put("varve_recovered_dropped_total", "reason=\"index_full\"", index_full_);
+    put("varve_flash_unreadable_segments_total", "target=\"0\"", 7);
+    put("varve_flash_unreadable_segments_total", "target=\"1\"", unreadable_);
     testing::internal::CaptureStderr();
     see_drains(*node_, sum, counted);
     return testing::internal::GetCapturedStderr();
@@ -54,6 +57,7 @@ class NodeDrains : public testing::Test {
 
   std::string folder_;
   std::unique_ptr<Node> node_;
+  int64_t index_full_ = 0, unreadable_ = 0;
 };
 
 TEST_F(NodeDrains, OneThatIsEmptyIsListedAndThenSaidOnce) {
@@ -73,6 +77,22 @@ TEST_F(NodeDrains, NothingIsSaidWhileAnythingMayStillCome) {
   EXPECT_EQ(see(0, 2, 0, 1), "") << "a shard did not answer yet";
   EXPECT_FALSE(listed(1));
   EXPECT_NE(see(0).find(kSaid), std::string::npos);
+}
+
+// It is on some target, and nobody knows on which: repair has not moved it.
+TEST_F(NodeDrains, WhatTheIndexHadNoRoomForKeepsItFromBeingRemovable) {
+  index_full_ = 3;
+  const std::string log = see(0);
+  EXPECT_NE(log.find("3 fragments found no room in the index"), std::string::npos) << log;
+  EXPECT_EQ(see(0), "") << "once a minute";
+  EXPECT_FALSE(listed(1) || node_->targets[1].drained);
+}
+
+TEST_F(NodeDrains, WhatCannotBeReadThereIsSaidWithIt) {
+  unreadable_ = 2;
+  const std::string log = see(0);
+  EXPECT_NE(log.find(std::string(kSaid) + ", BUT FOR 2 SEGMENTS"), std::string::npos) << log;
+  EXPECT_TRUE(listed(1));
 }
 
 TEST_F(NodeDrains, WhatCannotBeListedIsNotSaidToBeRemovable) {
