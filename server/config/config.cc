@@ -309,6 +309,7 @@ std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) con
   line("--target-bytes", bytes_text(target_bytes));
   line("--scheme", scheme.text());
   line("--create-targets", create_targets ? "on" : "off");
+  line("--accept-stale", accept_stale ? "on" : "off");
   line("--free-floor-bytes", bytes_text(free_floor_bytes));
   line("--dram-bytes", bytes_text(dram_bytes), true);
   line("--shards", std::to_string(shards), true);

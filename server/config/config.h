@@ -60,6 +60,9 @@ struct ServerConfig {
   // A known node whose target is missing starts without it: a file made anew in its place would
   // hide the loss. This says that it is to be made.
   bool create_targets = false;
+  // Targets that missed purges bring purged blocks back where none is there that saw them; nobody
+  // but the operator may take that.
+  bool accept_stale = false;
   uint64_t free_floor_bytes =
       2 * kGiB;  // a file system is never filled below this by creating targets
   // 0 = a quarter of the available memory, at most 1 GiB: it is touched at start, and a first start

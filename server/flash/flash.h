@@ -85,6 +85,16 @@ struct TargetOptions {
 // What a target says before anything is written to it. All targets of a node are looked at first,
 // so that each start has one boot generation for all of them: attempts of different targets are
 // compared by it, and a target that was replaced, or missed a start, must not count on its own.
+// What a target saw of the purges of its node, by boot generations. Kept by the node beside its
+// targets, because one that was away cannot know.
+struct Witness {
+  uint32_t from = 0;    // it was formatted in this start: no record of a purge before is on it
+  uint32_t missed = 0;  // purges may have been answered without it, from this start on; 0: none
+  bool operator==(const Witness&) const = default;
+};
+// By its KILL records and generations (FORMAT 7.4) `one` keeps away what `other` missed.
+bool speaks_for(const Witness& one, const Witness& other);
+
 struct TargetLook {
   uint32_t index = 0;
   bool blank = false;  // it will be formatted
@@ -93,7 +103,23 @@ struct TargetLook {
   uint32_t slices = 0;
   uint64_t capacity_bytes = 0;
   Generations generations = {};
+  Witness witness = {};  // as the node's list has it
 };
+// One that missed purges, and none of the others speaks for it: it would bring back what was
+// purged. Null: there is none. Blank ones hold nothing, and know nothing.
+const TargetLook* stale_one(std::span<const TargetLook> looks);
+
+// The same while a node serves: what it has to write down.
+struct WitnessNow {
+  Witness witness = {};  // in and out
+  bool works = false;    // for all shards
+  bool owed = false;     // KILL records are kept for it elsewhere: what they end may be on it
+  bool drained = false;  // nobody asks it any more
+};
+// One that does not work misses what others take, from this start on; where none works no purge is
+// answered. One that is back has seen all when recovery has ended beside one that speaks for it.
+void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool recovering);
+
 // Refuses by name what prepare_target() would refuse; writes nothing (a file may be created).
 Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]);
 Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& options,
@@ -380,6 +406,7 @@ class Flash {
     uint64_t capacity_pages = 0, live_pages = 0, reserved_pages = 0, free_segments = 0;
     uint64_t written_pages = 0;  // since the start: appended and copied
     uint64_t limbo = 0;          // transfers whose memory the device has not given back
+    bool kills_missed = false;   // recovery found KILL records elsewhere that are kept for it
   };
   virtual Usage usage(uint32_t target) const = 0;
   virtual void register_metrics(

@@ -17,7 +17,8 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-constexpr uint32_t kRecordsVersion = 5;  // 5 has lines of drained targets, 4 of generations
+// 6 has lines of what targets saw of purges, 5 of drained ones, 4 of generations.
+constexpr uint32_t kRecordsVersion = 6;
 constexpr uint32_t kRecordsMax = 32;
 constexpr uint32_t kSlicesRecordedMax = 64;
 
@@ -138,19 +139,52 @@ std::string purged_text(const PurgedRecord& record) {
   return line;
 }
 
-constexpr const char* kDrainedWord = "drained ";
+// "WORD INDEX GENERATION", and "drained INDEX", of a target that stands before it.
+struct TargetWord {
+  std::string_view word;
+  uint32_t TargetRecord::*said;
+};
+constexpr TargetWord kTargetWords[] = {{"from ", &TargetRecord::from},
+                                       {"missed ", &TargetRecord::missed}};
+constexpr std::string_view kDrainedWord = "drained ";
 
-// "drained INDEX", of a target that stands before it.
-bool parse_drained(const std::string& line, std::vector<TargetRecord>& records) {
+// "INDEX" or "INDEX NUMBER".
+TargetRecord* parse_of_target(const std::string& text, std::vector<TargetRecord>& records,
+                              uint32_t* number) {
   unsigned index = 0;
+  unsigned long long value = 0;
   int used = 0;
-  if (std::sscanf(line.c_str(), "drained %2u%n", &index, &used) != 1) return false;
-  if (static_cast<size_t>(used) != line.size()) return false;
-  const auto record = std::find_if(records.begin(), records.end(), [index](const TargetRecord& r) {
-    return r.index == index && !r.drained;
-  });
-  if (record == records.end()) return false;
-  record->drained = true;
+  const int fields = number == nullptr
+                         ? std::sscanf(text.c_str(), "%2u%n", &index, &used)
+                         : std::sscanf(text.c_str(), "%2u %10llu%n", &index, &value, &used);
+  if (fields != (number == nullptr ? 1 : 2) || static_cast<size_t>(used) != text.size()) {
+    return nullptr;
+  }
+  if (number != nullptr && (value == 0 || value >= ~0u)) return nullptr;
+  if (number != nullptr) *number = static_cast<uint32_t>(value);
+  const auto record = std::find_if(records.begin(), records.end(),
+                                   [index](const TargetRecord& r) { return r.index == index; });
+  return record == records.end() ? nullptr : &*record;
+}
+
+bool is_word(std::string_view line) {
+  return line.starts_with(kDrainedWord) || line.starts_with(kTargetWords[0].word) ||
+         line.starts_with(kTargetWords[1].word);
+}
+
+bool parse_word(const std::string& line, std::vector<TargetRecord>& records) {
+  VARVE_ASSERT(is_word(line));
+  const std::string rest = line.substr(line.find(' ') + 1);
+  if (line.starts_with(kDrainedWord)) {
+    TargetRecord* record = parse_of_target(rest, records, nullptr);
+    if (record == nullptr || record->drained) return false;
+    return record->drained = true;
+  }
+  const TargetWord& word = kTargetWords[line.starts_with(kTargetWords[0].word) ? 0 : 1];
+  uint32_t generation = 0;
+  TargetRecord* record = parse_of_target(rest, records, &generation);
+  if (record == nullptr || record->*word.said != 0) return false;
+  record->*word.said = generation;
   return true;
 }
 
@@ -232,7 +266,12 @@ std::string records_text(const TargetList& list) {
             std::to_string(record.capacity_bytes) + " " + record.path + "\n";
   }
   for (const TargetRecord& record : list.records) {
-    if (record.drained) text += kDrainedWord + std::to_string(record.index) + "\n";
+    const std::string index = std::to_string(record.index);
+    if (record.drained) text += std::string(kDrainedWord) + index + "\n";
+    for (const TargetWord& word : kTargetWords) {
+      if (record.*word.said == 0) continue;
+      text += std::string(word.word) + index + " " + std::to_string(record.*word.said) + "\n";
+    }
   }
   for (const PurgedRecord& record : list.purged)
     text += purged_text(record);
@@ -257,9 +296,9 @@ Result<TargetList> parse_records(std::string_view text) {
       text.remove_prefix(end + 1);
       continue;
     }
-    if (text.starts_with(kDrainedWord)) {
-      if (!parse_drained(std::string(text.substr(0, end)), records)) {
-        return Status::corrupt("a line is no drained target");
+    if (is_word(text)) {
+      if (!parse_word(std::string(text.substr(0, end)), records)) {
+        return Status::corrupt("a line on a target is not one, or its target is not there");
       }
       text.remove_prefix(end + 1);
       continue;

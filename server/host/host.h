@@ -78,6 +78,8 @@ struct TargetRecord {
   // It was emptied to be taken out, and is no part of the node any more: nobody misses it, and what
   // it still holds counts no more.
   bool drained = false;
+  // What it saw of the purges of this node (flash::Witness).
+  uint32_t from = 0, missed = 0;
 };
 // A generation that a purge has reached (FORMAT 5.1), as the superblocks had it at the last start.
 struct PurgedRecord {

@@ -73,6 +73,7 @@ struct Node {
   Degraded degraded;
   LogLimit metrics_log{60 * kSecond};
   LogLimit drained_log{60 * kSecond};
+  LogLimit missed_log{60 * kSecond};
   bool go = false;  // set by main before the gate `run`
 };
 
@@ -93,6 +94,9 @@ void rewrite_metrics(Node& node);
 // What the numbers of a second say of targets that are being drained: one of which nothing is left
 // is marked in the list of targets, durably, and then said to be removable, once.
 void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
+
+// The same of targets that fail, or have learnt of what they missed.
+void see_missed(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
 
 // The target of --fault-stuck-target keeps what it is asked (kOn), or answers it all (kOff).
 enum class Sticking : uint8_t { kOff, kOn };

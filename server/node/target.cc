@@ -45,14 +45,6 @@ void say_prepared(const Start& start, uint32_t index, const flash::TargetInfo& i
        : replaced ? " in the place of one that this node had (what lay there is lost)"
                   : "",
        to_hex(super.target_uuid).c_str(), mib, super.boot_generation);
-  const TargetRecord* record = start.record(index);
-  if (!info.formatted_now && record != nullptr &&
-      std::memcmp(record->uuid, super.target_uuid, sizeof(record->uuid)) != 0) {
-    logf(LogLevel::kWarn, "main",
-         "target %u %s is another one than at the last start, when %s with uuid %s was in its "
-         "place: what parity does not cover of that one is a miss",
-         index, info.path.c_str(), record->path.c_str(), to_hex(record->uuid).c_str());
-  }
   const ServerConfig& config = start.config;
   const bool size_given =
       std::find(config.from_command_line.begin(), config.from_command_line.end(),
@@ -114,11 +106,32 @@ Failure take_refusal(const Start& start, uint32_t index, Status why, NodeTarget*
   return {};
 }
 
+bool is_recorded(const TargetRecord* record, const flash::TargetLook& seen) {
+  return record != nullptr && !seen.blank &&
+         std::memcmp(record->uuid, seen.target_uuid, sizeof(record->uuid)) == 0;
+}
+
 // Whether this is the one that was drained, and not another in its place.
 bool was_drained(const Start& start, const flash::TargetLook& seen) {
   const TargetRecord* record = start.record(seen.index);
-  return record != nullptr && record->drained && !seen.blank &&
-         std::memcmp(record->uuid, seen.target_uuid, sizeof(record->uuid)) == 0;
+  return is_recorded(record, seen) && record->drained;
+}
+
+// One that was replaced here, drained or not, knows of no purge since, and no record names it. One
+// of the generation in the list was made by a start that ended before it could write it down.
+Failure refuse_replaced(const Start& start, const flash::TargetLook& seen) {
+  const TargetRecord* record = start.record(seen.index);
+  if (record == nullptr || seen.blank || is_recorded(record, seen)) return {};
+  if (seen.boot_generation >= start.before.boot_generation) return {};
+  Failure failure = refusal(seen.index, start.config.target_path(seen.index),
+                            Status::invalid("this node has another one in its place"));
+  failure.text += ", with uuid " + to_hex(record->uuid) + " at " + record->path +
+                  "; this one has uuid " + to_hex(seen.target_uuid) + ", took part in start " +
+                  std::to_string(seen.boot_generation) + " of " +
+                  std::to_string(start.before.boot_generation) +
+                  ", and would bring back what was purged since. Give that one, or erase the "
+                  "first MiB of this one to use it as a blank one";
+  return failure;
 }
 
 // Whether nobody misses what is not there: it was drained, and nothing is to be made in its place.
@@ -126,6 +139,14 @@ bool is_left_out(const Start& start, uint32_t index, Status why) {
   const TargetRecord* record = start.record(index);
   return record != nullptr && record->drained && is_lost(why) && !is_misnamed(start, index) &&
          !may_create(start, index);
+}
+
+// One that the list does not know was made by a start that could not write it down.
+flash::Witness witness_of(const Start& start, const flash::TargetLook& seen) {
+  const TargetRecord* record = start.record(seen.index);
+  if (record == nullptr) return {};
+  if (is_recorded(record, seen)) return {record->from, record->missed};
+  return {.from = seen.boot_generation};
 }
 
 // Nothing is written yet, so that those that are there count this start together.
@@ -137,6 +158,10 @@ Failure look_at_all(Start& start, std::vector<NodeTarget>* targets,
     target.info.path = options.file.path;
     target.draining = start.config.drains(t);
     auto look = flash::look_target(options, start.identity.node_uuid);
+    if (look) {
+      if (Failure failure = refuse_replaced(start, *look); !failure.ok()) return failure;
+      look->witness = target.witness = witness_of(start, *look);
+    }
     if (look && was_drained(start, *look)) {
       target.drained = target.draining;
       if (!target.drained) start.anew |= 1u << t;  // purges since then are not known to it
@@ -211,19 +236,48 @@ std::vector<PurgedRecord> purged_of(const flash::Generations& rows) {
   return purged;
 }
 
-// KILL records and generations speak for a target that was away, as long as one is there that was
-// not (FORMAT 7.4).
-void say_stale(const Start& start, const std::vector<flash::TargetLook>& looks) {
-  uint32_t latest = 0;
-  for (const flash::TargetLook& seen : looks)
-    latest = std::max(latest, seen.blank ? 0 : seen.boot_generation);
-  if (latest == 0 || latest >= start.before.boot_generation) return;
-  logf(
-      LogLevel::kError, "main",
-      "STALE: none of the targets here was there at the last start (boot generation %u, they have "
-      "%u at most): BLOCKS THAT WERE PURGED SINCE MAY COME BACK; stop, and start with one that was "
-      "there, or purge again",
-      start.before.boot_generation, latest);
+// Of the targets that are not here those that would speak for this one.
+std::string speakers(const Start& start, const std::vector<flash::TargetLook>& looks,
+                     const flash::TargetLook& stale) {
+  std::string paths;
+  for (const TargetRecord& record : start.before.records) {
+    const bool here = std::any_of(looks.begin(), looks.end(), [&](const flash::TargetLook& seen) {
+      return seen.index == record.index;
+    });
+    if (here || record.drained) continue;
+    if (!flash::speaks_for({record.from, record.missed}, stale.witness)) continue;
+    paths += (paths.empty() ? "" : ", ") + record.path;
+  }
+  return paths;
+}
+
+// Of those that are not lost (any more): what was purged without all of them must not come back,
+// unless the operator says so, and from then on they are the ones that know.
+Failure refuse_stale(const Start& start, std::vector<NodeTarget>* targets,
+                     std::vector<flash::TargetLook>* looks) {
+  std::erase_if(*looks, [&](const auto& seen) { return !(*targets)[seen.index].lost.ok(); });
+  std::string here, others;
+  while (const flash::TargetLook* stale = flash::stale_one(*looks)) {
+    here += (here.empty() ? "" : ", ") + (*targets)[stale->index].info.path;
+    if (others.empty()) others = speakers(start, *looks, *stale);
+    const auto at = static_cast<size_t>(stale - looks->data());
+    (*looks)[at].witness.missed = (*targets)[stale->index].witness.missed = 0;
+  }
+  if (here.empty()) return {};
+  const std::string what = "STALE: " + here +
+                           " missed purges, or may have, while this node ran without, and no "
+                           "target is here that knows of them";
+  if (!start.config.accept_stale) {
+    return {kExitTargetRefused,
+            what + ": blocks that were purged would come back. Give " +
+                (others.empty() ? "" : "one of those that do (" + others + "), or give ") +
+                "blank ones (erase the first MiB), or take that risk once with --accept-stale"};
+  }
+  logf(LogLevel::kError, "main",
+       "%s. ACCEPTED BY --accept-stale: BLOCKS THAT WERE PURGED MAY COME BACK, of any lineage or "
+       "id; purge again what must be gone, and leave the option out from now on",
+       what.c_str());
+  return {};
 }
 
 // What this start has in common for all targets, those that are away included: their list is one
@@ -254,7 +308,6 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   if (!list.blank && before.scheme != start.config.scheme) return different_scheme_before(start);
   list.capacity_bytes = ~uint64_t{0};
   list.generations = generations_of(before);
-  say_stale(start, looks);
   all.push_back(list);
   const Result<flash::CommonStart> agreed = flash::common_start(all, start.config.shards);
   if (!agreed) return {kExitTargetRefused, std::string("targets: ") + agreed.error().what()};
@@ -278,6 +331,7 @@ Failure prepare_sound(const Start& start, const flash::CommonStart& common,
         flash::prepare_target(options, start.identity.node_uuid, start.entropy);
     if (info) {
       target.info = *std::move(info);
+      if (target.info.formatted_now) target.witness = {.from = common.boot_generation};
       say_prepared(start, t, target.info);
     } else if (Failure failure = take_refusal(start, t, info.error(), &target); !failure.ok()) {
       return failure;
@@ -314,27 +368,34 @@ Failure fill_lost(const Start& start, std::vector<NodeTarget>* targets) {
   if (sound == targets->end()) return all_lost(*targets);
   const flash::TargetInfo like = sound->info;
   for (uint32_t t = 0; t < targets->size(); ++t) {
-    if (!(*targets)[t].lost.ok()) stand_in(start, like, t, &(*targets)[t]);
+    NodeTarget& target = (*targets)[t];
+    if (target.lost.ok()) continue;
+    stand_in(start, like, t, &target);
   }
   return {};
 }
 
-// Sound ones as they are now; lost ones and those beyond --targets as they were.
+// Sound ones as they are now; lost ones and those beyond --targets as they were, but that they miss
+// what is purged from now on.
 Failure keep_records(const Start& start, const flash::CommonStart& common,
-                     const std::vector<NodeTarget>& targets) {
+                     std::vector<NodeTarget>* list) {
+  std::vector<NodeTarget>& targets = *list;
   std::vector<TargetRecord> records;
   for (uint32_t t = 0; t < targets.size(); ++t) {
     const flash::Superblock& super = targets[t].info.super;
     TargetRecord record{t, {}, super.capacity_bytes, absolute(targets[t].info.path)};
     std::memcpy(record.uuid, super.target_uuid, sizeof(record.uuid));
-    if (targets[t].lost.ok()) {
-      records.push_back(record);
-    } else if (const TargetRecord* before = start.record(t)) {
-      records.push_back(*before);
-    }
+    record.from = targets[t].witness.from;
+    record.missed = targets[t].witness.missed;
+    if (targets[t].lost.ok()) records.push_back(record);
   }
   for (const TargetRecord& before : start.before.records) {
-    if (before.index >= targets.size()) records.push_back(before);
+    if (before.index < targets.size() && targets[before.index].lost.ok()) continue;
+    records.push_back(before);
+    TargetRecord& record = records.back();
+    if (record.missed == 0 && !record.drained) record.missed = common.boot_generation;
+    if (record.index >= targets.size()) continue;
+    targets[record.index].witness = {record.from, record.missed};
   }
   return save_records(start.config.data_dir,
                       {common.boot_generation, common.slices, start.config.scheme,
@@ -443,10 +504,12 @@ Failure prepare_targets(const ServerConfig& config, const Identity& identity, En
   if (!failure.ok()) return failure;
   if (looks.empty()) return all_lost(*targets);
   flash::CommonStart common;
-  failure = agree(start, looks, &common);
+  failure = refuse_stale(start, targets, &looks);
+  if (failure.ok()) failure = agree(start, looks, &common);
   if (failure.ok()) failure = prepare_sound(start, common, targets);
+  if (failure.ok()) failure = refuse_stale(start, targets, &looks);  // one may just have been lost
   if (failure.ok()) failure = fill_lost(start, targets);
-  if (failure.ok()) failure = keep_records(start, common, *targets);
+  if (failure.ok()) failure = keep_records(start, common, targets);
   if (!failure.ok()) return failure;
   say_thin(config.scheme, *targets);
   say_drains(config.scheme, *targets);

@@ -15,6 +15,7 @@ struct NodeTarget {
   Status lost;             // not ok: it starts as failed (N1)
   bool draining = false;   // it works and is to be taken out: it takes nothing new, and is emptied
   bool drained = false;    // it was emptied: it may be taken out or is not there, nobody misses it
+  flash::Witness witness;  // as it stands in the list
 };
 
 // What the Status of a target says about the drive: gone or broken (true), or not ours (false).

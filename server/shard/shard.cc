@@ -23,6 +23,7 @@ constexpr uint32_t kPinsPerLease = 256;  // on average, of all leases together
 
 struct UsageGauges {
   Gauge capacity, live, reserved, free_segments, ok, suspect, limbo, fragments, draining;
+  Gauge kills_missed;
 };
 
 struct Suspicion {  // of one target
@@ -267,6 +268,9 @@ void ShardImpl::register_metrics() {
     metrics_.add({"varve_target_limbo", label,
                   "Transfers whose memory its device, which failed, has not given back."},
                  &usage_[t].limbo);
+    metrics_.add({"varve_target_kills_missed", label,
+                  "1: KILL records on others are kept because it was away when they were written."},
+                 &usage_[t].kills_missed, GaugeMerge::kMax);
   }
 }
 
@@ -290,6 +294,7 @@ MetricSnapshot ShardImpl::metrics() const {
     usage_[t].draining.set(options_.draining_targets >> t & 1);
     usage_[t].suspect.set(is_suspect(t) ? 1 : 0);
     usage_[t].limbo.set(static_cast<int64_t>(usage.limbo));
+    usage_[t].kills_missed.set(usage.kills_missed ? 1 : 0);
   }
   return metrics_.snapshot();
 }

@@ -59,6 +59,33 @@ class NodeTargets : public testing::Test {
   }
   void take_away(uint32_t index) { std::filesystem::rename(path(index), path(index) + ".away"); }
   void bring_back(uint32_t index) { std::filesystem::rename(path(index) + ".away", path(index)); }
+  std::string content(const std::string& name) const {
+    std::string text;
+    EXPECT_TRUE(read_file(folder_ + "/" + name, &text));
+    return text;
+  }
+  std::string head_of(uint32_t index) const {
+    std::string bytes(kMiB, 0);
+    const int fd = open(path(index).c_str(), O_RDONLY | O_CLOEXEC);
+    EXPECT_EQ(pread(fd, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    close(fd);
+    return bytes;
+  }
+  void erase_head(uint32_t index) const {
+    const std::string zeros(kMiB, 0);
+    const int fd = open(path(index).c_str(), O_WRONLY | O_CLOEXEC);
+    EXPECT_EQ(pwrite(fd, zeros.data(), zeros.size(), 0), static_cast<ssize_t>(zeros.size()));
+    close(fd);
+  }
+  bool missed(uint32_t index) const { return targets_[index].witness.missed != 0; }
+  bool listed_missed(uint32_t index) const {
+    TargetList list;
+    EXPECT_TRUE(load_records(folder_, &list).ok());
+    for (const TargetRecord& record : list.records) {
+      if (record.index == index) return record.missed != 0;
+    }
+    return false;
+  }
   // Target 1 of a start of the same node that this data folder knows nothing of.
   void take_another(uint32_t shards) {
     ServerConfig config = config_;
@@ -163,6 +190,7 @@ TEST_F(NodeTargets, NoGenerationIsGivenTwiceWhicheverTargetsAreThere) {
   EXPECT_EQ(generation(1), 3u);
   bring_back(0);
   take_away(1);
+  config_.accept_stale = true;
   ASSERT_TRUE(prepare().ok());
   EXPECT_EQ(generation(0), 4u);
   bring_back(1);
@@ -193,17 +221,95 @@ TEST_F(NodeTargets, WhatWasPurgedIsKnownToEveryTargetAfterTheNextStart) {
   EXPECT_FALSE(logged("STALE"));
 }
 
-TEST_F(NodeTargets, ATargetThatComesBackAloneIsSaidToBeStale) {
+// Expect: refused with the one to give, and nothing is written, not even that there was a start.
+TEST_F(NodeTargets, ATargetThatComesBackAloneIsRefused) {
   take_away(0);
   ASSERT_TRUE(prepare().ok());
-  EXPECT_FALSE(logged("STALE"));
+  EXPECT_TRUE(missed(0) && !missed(1));
+  EXPECT_TRUE(listed_missed(0) && !listed_missed(1));
   bring_back(0);
   take_away(1);
-  ASSERT_TRUE(prepare().ok());
-  EXPECT_TRUE(logged("STALE")) << log_;
+  const std::string list = content("targets.list"), super = head_of(0);
+  const Failure failure = prepare();
+  EXPECT_EQ(failure.exit_code, kExitTargetRefused);
+  for (const std::string& said :
+       {std::string("STALE: ") + path(0) + " missed purges",
+        "Give one of those that do (" + path(1) + ")", std::string("--accept-stale")})
+    EXPECT_NE(failure.text.find(said), std::string::npos) << failure.text;
+  EXPECT_EQ(content("targets.list"), list);
+  EXPECT_EQ(head_of(0), super);
+  // Expect: beside the other it is no risk, and still does not know by itself.
   bring_back(1);
   ASSERT_TRUE(prepare().ok());
-  EXPECT_FALSE(logged("STALE"));
+  EXPECT_TRUE(missed(0) && !missed(1));
+  EXPECT_FALSE(logged("STALE")) << log_;
+}
+
+TEST_F(NodeTargets, TheOperatorMayTakeTheRiskAndItIsSaid) {
+  take_away(0);
+  ASSERT_TRUE(prepare().ok());
+  bring_back(0);
+  take_away(1);
+  config_.accept_stale = true;
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(logged("BLOCKS THAT WERE PURGED MAY COME BACK")) << log_;
+  EXPECT_FALSE(missed(0));
+  // Expect: once; now it is the other that missed what came since.
+  config_.accept_stale = false;
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_FALSE(logged("STALE")) << log_;
+  bring_back(1);
+  take_away(0);
+  EXPECT_EQ(prepare().exit_code, kExitTargetRefused);
+}
+
+// What failed in the last run was marked then; its boot generation is that of the others.
+TEST_F(NodeTargets, OneThatFailedInTheLastRunIsRefusedAlone) {
+  TargetList list;
+  ASSERT_TRUE(load_records(folder_, &list).ok());
+  list.records[0].missed = 1;
+  ASSERT_TRUE(save_records(folder_, list).ok());
+  take_away(1);
+  EXPECT_EQ(prepare().exit_code, kExitTargetRefused);
+  // Expect: a blank one in the other's place speaks for nobody, but alone has nothing to bring
+  // back.
+  config_.create_targets = true;
+  EXPECT_EQ(prepare().exit_code, kExitTargetRefused);
+  take_away(0);
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(targets_[0].info.formatted_now && !missed(0));
+  config_.create_targets = false;
+  ASSERT_TRUE(prepare().ok()) << "alone it brings nothing back";
+  EXPECT_EQ(targets_[0].witness.from, targets_[1].witness.from);
+}
+
+// Two faults apart: what took the purge was replaced while the one that missed it was away.
+TEST_F(NodeTargets, ABlankOneDoesNotSpeakForWhatWasMissedBeforeIt) {
+  take_away(0);
+  ASSERT_TRUE(prepare().ok());
+  std::filesystem::remove(path(1));
+  close(open(path(1).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(truncate(path(1).c_str(), kTargetBytes), 0);
+  ASSERT_TRUE(prepare().ok());
+  ASSERT_TRUE(prepare().ok()) << "alone it brings nothing back";
+  EXPECT_EQ(targets_[1].witness, (flash::Witness{.from = 3}));
+  bring_back(0);
+  const Failure failure = prepare();
+  EXPECT_EQ(failure.exit_code, kExitTargetRefused);
+  EXPECT_NE(failure.text.find("STALE: " + path(0) + " missed"), std::string::npos) << failure.text;
+  EXPECT_NE(failure.text.find("Give blank ones"), std::string::npos) << failure.text;
+  config_.accept_stale = true;
+  EXPECT_TRUE(prepare().ok());
+}
+
+// A start that ends early neither served nor purged: whoever was there before still knows.
+TEST_F(NodeTargets, AStartThatEndedEarlyMakesNobodyStale) {
+  ASSERT_EQ(truncate(path(0).c_str(), 0), 0);
+  ASSERT_EQ(truncate(path(0).c_str(), 2 * kMiB), 0);
+  ASSERT_EQ(prepare().exit_code, kExitTargetRefused);
+  std::filesystem::remove(path(0));
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_FALSE(missed(1));
 }
 
 // A start that ends before any target counted it has used its generation up all the same.
@@ -233,6 +339,7 @@ TEST_F(NodeTargets, OnesOfDifferentSlicesAreRefusedByBothNames) {
     EXPECT_NE(failure.text.find(said), std::string::npos) << failure.text;
   // Expect: the one that is away still counts.
   take_away(0);
+  config_.accept_stale = true;
   failure = prepare();
   EXPECT_EQ(failure.exit_code, kExitTargetRefused);
   for (const std::string& said : {path(0), path(1) + " with 2 slices"})
@@ -389,6 +496,7 @@ TEST_F(NodeTargets, ADrainThatCannotEndIsSaid) {
   EXPECT_TRUE(logged("NO TARGET CAN BE EMPTIED NOW: besides those being drained 0 work")) << log_;
   bring_back(0);
   take_away(1);
+  config_.accept_stale = true;
   ASSERT_TRUE(prepare().ok());
   EXPECT_TRUE(logged("cannot be drained, because it is lost")) << log_;
   EXPECT_FALSE(targets_[1].drained);
@@ -430,14 +538,47 @@ TEST_F(NodeTargets, AFolderThatMayNotBeEnteredIsNoLoss) {
   EXPECT_EQ(failure.exit_code, kExitTargetRefused) << failure.text;
 }
 
-TEST_F(NodeTargets, AnotherOneInAKnownPlaceIsSaid) {
-  take_another(1);
+// Expect: a drive that was replaced, drained before or not, is refused by both names when it comes
+// back, and left as it is, whatever is accepted; its place takes blank ones as ever.
+TEST_F(NodeTargets, AnotherOneThanTheRecordedInItsPlaceIsRefused) {
+  for (const bool drained : {false, true}) {
+    TargetList list;
+    ASSERT_TRUE(load_records(folder_, &list).ok());
+    list.records[1].drained = drained;
+    ASSERT_TRUE(save_records(folder_, list).ok());
+    take_away(1);
+    config_.create_targets = true;
+    ASSERT_TRUE(prepare().ok());
+    const std::string now = to_hex(targets_[1].info.super.target_uuid);
+    std::filesystem::remove(path(1));
+    bring_back(1);
+    config_.accept_stale = true;
+    const std::string records = content("targets.list"), super = head_of(1);
+    const Failure failure = prepare();
+    EXPECT_EQ(failure.exit_code, kExitTargetRefused);
+    for (const std::string& said : {path(1), now, uuid_, std::string("erase the first MiB")})
+      EXPECT_NE(failure.text.find(said), std::string::npos) << failure.text;
+    EXPECT_EQ(content("targets.list"), records);
+    EXPECT_EQ(head_of(1), super);
+    erase_head(1);
+    ASSERT_TRUE(prepare().ok());
+    EXPECT_TRUE(targets_[1].info.formatted_now);
+    uuid_ = to_hex(targets_[1].info.super.target_uuid);
+  }
+}
+
+// A start was killed between a format and the list: what it made is of the list's generation.
+TEST_F(NodeTargets, WhatAnUnfinishedStartMadeIsTaken) {
+  const std::string list = content("targets.list");
+  std::filesystem::remove(path(1));
+  config_.create_targets = true;
   ASSERT_TRUE(prepare().ok());
-  EXPECT_TRUE(targets_[1].lost.ok());
-  EXPECT_TRUE(logged("is another one than at the last start")) << log_;
-  EXPECT_TRUE(logged(uuid_)) << log_;
+  std::string cut = list;  // as it stands before the first target is touched
+  cut.replace(cut.find(" 1 1 1+0"), 8, " 2 1 1+0");
+  ASSERT_EQ(replace_file(folder_ + "/targets.list", cut, Durability::kNone), 0);
   ASSERT_TRUE(prepare().ok());
-  EXPECT_FALSE(logged("is another one")) << log_;
+  EXPECT_TRUE(targets_[1].lost.ok() && !targets_[1].info.formatted_now);
+  EXPECT_EQ(targets_[1].witness.from, 2u) << "it cannot speak for what was before";
 }
 
 TEST(NodeTarget, WhatIsLostAndWhatIsNotOurs) {

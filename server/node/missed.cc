@@ -1,0 +1,66 @@
+// What targets see of the purges of this node is written down while it is so: at a start at which
+// only such come back that missed some nobody else remembers.
+#include <cinttypes>
+
+#include "server/node/node.h"
+
+namespace varve {
+
+namespace {
+
+std::vector<flash::WitnessNow> witnesses(const Node& node, const MetricSnapshot& sum) {
+  std::vector<flash::WitnessNow> all;
+  for (size_t t = 0; t < node.targets.size(); ++t) {
+    const NodeTarget& target = node.targets[t];
+    const std::string label = "target=\"" + std::to_string(t) + "\"";
+    const int64_t ok = sum.number("varve_target_ok_shards", label);
+    all.push_back({.witness = target.witness,
+                   .works = ok == static_cast<int64_t>(node.config.shards),
+                   .owed = sum.number("varve_target_kills_missed", label) > 0,
+                   .drained = target.drained});
+  }
+  return all;
+}
+
+Failure keep(const Node& node, const std::vector<flash::WitnessNow>& all) {
+  TargetList list;
+  Failure failure = load_records(node.config.data_dir, &list);
+  for (TargetRecord& record : list.records) {
+    if (record.index < all.size()) record.missed = all[record.index].witness.missed;
+  }
+  if (failure.ok()) failure = save_records(node.config.data_dir, list);
+  return failure;
+}
+
+}  // namespace
+
+void see_missed(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) {
+  VARVE_ASSERT(shards_counted <= node.config.shards, shards_counted);
+  if (shards_counted < node.config.shards) return;
+  std::vector<flash::WitnessNow> all = witnesses(node, sum);
+  flash::witness_now(all, node.targets.front().info.super.boot_generation,
+                     sum.number("varve_recovering", "") > 0);
+  bool changed = false;
+  for (size_t t = 0; t < all.size(); ++t)
+    changed = changed || all[t].witness != node.targets[t].witness;
+  if (!changed) return;
+  if (const Failure failure = keep(node, all); !failure.ok()) {
+    uint64_t swallowed = 0;
+    if (!node.missed_log.admit(node.clock.now_ns(), &swallowed)) return;
+    return logf(LogLevel::kError, "main",
+                "targets miss purges, and that cannot be kept: %s; a start with those alone would "
+                "bring back what is purged (%" PRIu64 " more times since the last line)",
+                failure.text.c_str(), swallowed);
+  }
+  for (size_t t = 0; t < all.size(); ++t) {
+    NodeTarget& target = node.targets[t];
+    if (std::exchange(target.witness, all[t].witness) == all[t].witness) continue;
+    const bool misses = target.witness.missed != 0;
+    logf(misses ? LogLevel::kWarn : LogLevel::kInfo, "main", "target %zu %s %s", t,
+         target.info.path.c_str(),
+         misses ? "misses what is purged from now on: the next start needs one that works beside it"
+                : "knows of every purge again");
+  }
+}
+
+}  // namespace varve
