@@ -38,7 +38,7 @@ void PurgeLog::end(uint32_t number, bool done) {
   purge.done = true;
   purge.answered_ns = purge.end_ns = world_.now_ns();
   purge.holds = purge.boot;
-  purge.knowing = targets_here();
+  purge.knowing = world_.works_all();  // those that did not take it have failed by now
   ++done_count_;
 }
 
@@ -55,9 +55,13 @@ void PurgeLog::started() {
   for (Purge& purge : purges_) {
     if (purge.boot == world_.boots()) continue;  // begun while this life recovered
     const bool known = purge.settled || (purge.knowing & here) != 0;
+    const bool demanded =
+        purge.done && !purge.settled && (purge.knowing & ~world_.drained_targets()) != 0;
+    world_.expect(!exact_ || !demanded || (purge.knowing & world_.present()) != 0,
+                  "I10 a start without any target that knows of a purge");
     if (purge.done && known) {
       purge.holds = world_.boots();
-      purge.knowing = here;
+      if (purge.by_number) purge.knowing = here;  // records stay with those that took them
       purge.settled = purge.by_number;
       if (purge.end_ns == kNever) purge.end_ns = world_.now_ns();
     } else if (purge.done && purge.by_number && purge.knowing != 0) {

@@ -2,10 +2,11 @@
 // (I10, docs/adr/ADR-0004-purge.md).
 //
 // A purge ends the attempts that were granted before it began, from its answer on and for ever:
-// in its own life, and in every later one that a target took part in which knows. That is one that
-// was there when it was answered, or at a start together with one that knew; the document names
-// the case in which none is left (STALE), and there nothing is demanded. A purge whose answer was
-// not seen may have ended anything that it names until the node died, and nothing is demanded
+// in its own life, and in every later one that a target took part in which knows: of single blocks
+// one that worked when it was answered, and so has the records; of a lineage or the domain also one
+// that was at a start together with one that knew. A start without any must have been refused
+// (STALE); where none is left, because all were replaced, nothing is demanded. A purge whose answer
+// was not seen may have ended anything that it names until the node died, and nothing is demanded
 // either way. Used by Truth (fragments) and by the actors (hits and bytes).
 #pragma once
 
@@ -51,9 +52,10 @@ class PurgeLog {
     Nanos begin_ns = 0;
     Nanos end_ns = kNever;  // of what it may do: kNever while it may go on
     Nanos answered_ns = kNever;
-    uint32_t boot = 0;     // of its life
-    uint32_t holds = 0;    // the last life in which the node knows
-    uint32_t knowing = 0;  // bit t: target t took it, or was at a start with one that had
+    uint32_t boot = 0;   // of its life
+    uint32_t holds = 0;  // the last life in which the node knows
+    uint32_t knowing =
+        0;  // bit t: target t took it, or (by_number) was at a start with one that had
     bool settled = false;  // by_number: the node's own list has it
   };
   uint32_t targets_here() const;

@@ -453,6 +453,7 @@ class Run {
     }
     result_.purges = truth_.purges().done_count();
     result_.returned_blocks = truth_.returned();
+    result_.refused_starts = world_.refused_starts();
     for (const auto& actor : actors_)
       world_.expect(actor->closed(), "C3 a client does not close");
     turn_for(5 * kSecond);  // the longest hold expires, write-behind ends

@@ -16,7 +16,7 @@ struct RunResult {
   uint64_t rebuilt_extents = 0, repaired_blocks = 0, evicted_blocks = 0, audited_blocks = 0;
   uint64_t followed_blocks = 0, denied_blocks = 0;
   uint64_t renewed_leases = 0, holds = 0, purges = 0, dropped_siblings = 0, drained_targets = 0;
-  uint64_t returned_blocks = 0;
+  uint64_t returned_blocks = 0, refused_starts = 0;
   uint64_t late_extents = 0, hedged_extents = 0;  // a reader was told so; it asked for the rest
   uint64_t ahead_extents = 0;
 };
@@ -44,6 +44,7 @@ inline constexpr RunCount kRunCounts[] = {
     {&RunResult::drained_targets, "targets drained"},
     {&RunResult::dropped_siblings, "runs dropped that lacked a rank"},
     {&RunResult::returned_blocks, "blocks back with their targets"},
+    {&RunResult::refused_starts, "starts refused, stale"},
     {&RunResult::late_extents, "extents late"},
     {&RunResult::hedged_extents, "hedged"},
     {&RunResult::ahead_extents, "read ahead of their reader"},

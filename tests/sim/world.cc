@@ -25,6 +25,7 @@ World::World(uint64_t seed, const NodeOptions& options)
   }
   absent_.assign(options.targets, false);
   supers_.resize(options.targets);
+  witnesses_.resize(options.targets);
   list_.blank = true;
   list_.capacity_bytes = ~uint64_t{0};
   entropy_.fill(node_uuid_);
@@ -69,70 +70,6 @@ void World::boot() {
   }
   life_ = std::move(life);
   absent_.assign(options_.targets, false);
-}
-
-flash::TargetOptions World::target_options(uint32_t target) const {
-  flash::TargetOptions options;
-  options.file.path = "platter-" + std::to_string(target);
-  options.index = target;
-  options.geometry.slices = options_.slices;
-  options.geometry.segment_pages = 256;
-  options.geometry.scheme = options_.scheme;
-  return options;
-}
-
-// As the node does it: all are looked at, the start is agreed on, then each is prepared; one that
-// is away keeps its place.
-std::vector<flash::TargetInfo> World::prepare_targets() {
-  std::vector<flash::TargetLook> looks;
-  for (uint32_t t = 0; t < options_.targets; ++t) {
-    if (absent_[t]) continue;
-    auto look = flash::look_platter(*platters_[t], target_options(t), node_uuid_);
-    if (!look) fail(std::string("look_platter: ") + look.error().what());
-    looks.push_back(*look);
-  }
-  looks.push_back(list_);
-  const auto common = flash::common_start(looks, options_.shards);
-  if (!common) fail(std::string("common_start: ") + common.error().what());
-  expect(common->boot_generation > list_.boot_generation, "a start counts as one before");
-  list_.blank = false;
-  list_.boot_generation = common->boot_generation;
-  list_.slices = options_.slices;  // tiny targets would be given fewer
-  list_.generations = common->generations;
-  for (uint32_t t = 0; t < options_.targets; ++t) {
-    if (absent_[t]) continue;
-    flash::TargetOptions options = target_options(t);
-    options.boot_generation = common->boot_generation;
-    options.generations = common->generations;
-    auto info = flash::prepare_platter(*platters_[t], options, node_uuid_, entropy_);
-    if (!info) fail(std::string("prepare_platter: ") + info.error().what());
-    supers_[t] = info->super;
-  }
-  std::vector<flash::TargetInfo> targets;
-  for (uint32_t t = 0; t < options_.targets; ++t) {
-    flash::TargetInfo info;
-    info.path = target_options(t).file.path;
-    info.super = supers_[t];
-    targets.push_back(std::move(info));
-  }
-  return targets;
-}
-
-// Two targets in each other's place are refused by name and left as they are; the operator then
-// restores the order.
-void World::expect_refusal() {
-  const auto [one, other] = std::exchange(swapped_, {0, 0});
-  for (const auto& [place, content] : {std::pair{one, other}, std::pair{other, one}}) {
-    MemoryPlatter& platter = *platters_[content];
-    const uint32_t before = crc32c(0, platter.bytes().first(bytes_of(flash::kHeadPages)));
-    const flash::TargetOptions options = target_options(place);
-    const auto look = flash::look_platter(platter, options, node_uuid_);
-    const auto info = flash::prepare_platter(platter, options, node_uuid_, entropy_);
-    expect(!look && !info, "I12 a target was taken in the place of another");
-    expect(look.error().code() == Code::kInvalid, "I12 a swapped target is not refused by name");
-    const uint32_t after = crc32c(0, platter.bytes().first(bytes_of(flash::kHeadPages)));
-    expect(before == after, "I12 a refused target was written to");
-  }
 }
 
 Status World::boot_shard(Life& life, uint32_t shard,
@@ -203,6 +140,7 @@ Status World::boot_shard(Life& life, uint32_t shard,
 void World::kill() {
   VARVE_ASSERT(alive());
   note(0xDEAD);
+  see_missed();
   crash_devices();
   abandon(random_.chance(800) ? SimFabric::Death::kReset : SimFabric::Death::kSilent);
 }
@@ -241,6 +179,7 @@ bool World::drained() const {
 void World::stop_drained() {
   VARVE_ASSERT(alive() && drained());
   note(0x5709);
+  see_missed();
   crash_devices();  // after a drain nothing is volatile
   abandon(SimFabric::Death::kReset);
 }

@@ -139,6 +139,10 @@ class World {
   bool verifies(const Sighting& fragment) const;
   const NodeOptions& options() const { return options_; }
   uint32_t boots() const { return boots_; }
+  uint32_t present() const;    // bits of targets: they are there in this life, sound or not
+  uint32_t works_all() const;  // ... and work now, for all shards
+  uint32_t drained_targets() const { return drained_; }
+  uint64_t refused_starts() const { return refused_starts_; }  // stale ones
 
  private:
   struct Life {
@@ -153,6 +157,9 @@ class World {
   void crash_devices();
   flash::TargetOptions target_options(uint32_t target) const;
   void expect_refusal();
+  std::vector<flash::TargetLook> look_at_all() const;
+  void bring_back(std::vector<flash::TargetLook>* looks);
+  void see_missed();
   std::vector<flash::TargetInfo> prepare_targets();
   Status boot_shard(Life& life, uint32_t shard, const std::vector<flash::TargetInfo>& targets);
   uint64_t page_of(const flash::Place& place) const;
@@ -171,12 +178,14 @@ class World {
   std::vector<bool> absent_;  // in the next life
   uint32_t draining_ = 0, drained_ = 0;
   std::pair<uint32_t, uint32_t> swapped_{0, 0};  // before the next life; equal: none
-  flash::TargetLook list_;                 // what the node keeps beside its targets: the last start
+  flash::TargetLook list_;  // what the node keeps beside its targets: the last start
+  std::vector<flash::Witness> witnesses_;
   std::vector<flash::Superblock> supers_;  // as of the last start
   std::vector<std::unique_ptr<Reactor>> client_reactors_;
   std::unique_ptr<Life> life_;
   std::byte node_uuid_[16];
   uint32_t boots_ = 0;
+  uint64_t refused_starts_ = 0;
   uint64_t hash_ = 0xCBF29CE484222325ull;
 };
 

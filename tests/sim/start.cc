@@ -1,0 +1,134 @@
+// World: how a start goes through the targets, as the node does it, and what is written down of
+// them.
+#include "tests/sim/world.h"
+
+#include <utility>
+
+namespace varve::sim {
+
+flash::TargetOptions World::target_options(uint32_t target) const {
+  flash::TargetOptions options;
+  options.file.path = "platter-" + std::to_string(target);
+  options.index = target;
+  options.geometry.slices = options_.slices;
+  options.geometry.segment_pages = 256;
+  options.geometry.scheme = options_.scheme;
+  return options;
+}
+
+// As the node does it: all are looked at, the start is agreed on, then each is prepared; one that
+// is away keeps its place.
+std::vector<flash::TargetInfo> World::prepare_targets() {
+  std::vector<flash::TargetLook> looks = look_at_all();
+  if (flash::stale_one(looks) != nullptr) bring_back(&looks);
+  looks.push_back(list_);
+  const auto common = flash::common_start(looks, options_.shards);
+  if (!common) fail(std::string("common_start: ") + common.error().what());
+  expect(common->boot_generation > list_.boot_generation, "a start counts as one before");
+  list_.blank = false;
+  list_.boot_generation = common->boot_generation;
+  list_.slices = options_.slices;  // tiny targets would be given fewer
+  list_.generations = common->generations;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    flash::Witness& witness = witnesses_[t];
+    const bool misses = absent_[t] && (drained_ >> t & 1) == 0;
+    if (misses && witness.missed == 0) witness.missed = common->boot_generation;
+    if (absent_[t]) continue;
+    flash::TargetOptions options = target_options(t);
+    options.boot_generation = common->boot_generation;
+    options.generations = common->generations;
+    auto info = flash::prepare_platter(*platters_[t], options, node_uuid_, entropy_);
+    if (!info) fail(std::string("prepare_platter: ") + info.error().what());
+    supers_[t] = info->super;
+    if (info->formatted_now) witness = {.from = common->boot_generation};
+  }
+  std::vector<flash::TargetInfo> targets;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    flash::TargetInfo info;
+    info.path = target_options(t).file.path;
+    info.super = supers_[t];
+    targets.push_back(std::move(info));
+  }
+  return targets;
+}
+
+std::vector<flash::TargetLook> World::look_at_all() const {
+  std::vector<flash::TargetLook> looks;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    if (absent_[t]) continue;
+    auto look = flash::look_platter(*platters_[t], target_options(t), node_uuid_);
+    if (!look) fail(std::string("look_platter: ") + look.error().what());
+    look->witness = witnesses_[t];
+    looks.push_back(*look);
+  }
+  return looks;
+}
+
+// The node refuses to start: the operator gives it all that there is. What no target saw that is
+// left, nobody can know, and the operator says so.
+void World::bring_back(std::vector<flash::TargetLook>* looks) {
+  note(0x57A1E);
+  ++refused_starts_;
+  for (uint32_t t = 0; t < options_.targets; ++t)
+    absent_[t] = absent_[t] && (drained_ >> t & 1) != 0;
+  *looks = look_at_all();
+  while (const flash::TargetLook* stale = flash::stale_one(*looks)) {
+    (*looks)[static_cast<size_t>(stale - looks->data())].witness.missed = 0;
+    witnesses_[stale->index].missed = 0;
+  }
+}
+
+// What the node writes down each second (server/node/missed.cc); here the last one is never cut
+// off.
+void World::see_missed() {
+  std::vector<flash::WitnessNow> all;
+  const uint32_t works = works_all();
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    flash::WitnessNow now{.witness = witnesses_[t], .works = (works >> t & 1) != 0};
+    for (const auto& shard : life_->shards)
+      now.owed = now.owed || shard->flash().usage(t).kills_missed;
+    now.drained = (drained_ >> t & 1) != 0;
+    all.push_back(now);
+  }
+  flash::witness_now(all, list_.boot_generation, recovering());
+  for (uint32_t t = 0; t < options_.targets; ++t)
+    witnesses_[t] = all[t].witness;
+}
+
+uint32_t World::present() const {
+  VARVE_ASSERT(alive());
+  uint32_t targets = 0;
+  for (uint32_t t = 0; t < options_.targets; ++t)
+    targets |= life_->devices[t] != nullptr ? 1u << t : 0;
+  return targets;
+}
+
+uint32_t World::works_all() const {
+  VARVE_ASSERT(alive());
+  uint32_t targets = present();
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    for (const auto& shard : life_->shards) {
+      if (!shard->flash().target_ok(t)) targets &= ~(1u << t);
+    }
+  }
+  return targets;
+}
+
+// Two targets in each other's place are refused by name and left as they are; the operator then
+// restores the order.
+void World::expect_refusal() {
+  const auto [one, other] = std::exchange(swapped_, {0, 0});
+  for (const auto& [place, content] : {std::pair{one, other}, std::pair{other, one}}) {
+    MemoryPlatter& platter = *platters_[content];
+    const uint32_t before = crc32c(0, platter.bytes().first(bytes_of(flash::kHeadPages)));
+    const flash::TargetOptions options = target_options(place);
+    const auto look = flash::look_platter(platter, options, node_uuid_);
+    const auto info = flash::prepare_platter(platter, options, node_uuid_, entropy_);
+    expect(!look && !info, "I12 a target was taken in the place of another");
+    expect(look.error().code() == Code::kInvalid, "I12 a swapped target is not refused by name");
+    const uint32_t after = crc32c(0, platter.bytes().first(bytes_of(flash::kHeadPages)));
+    expect(before == after, "I12 a refused target was written to");
+  }
+}
+
+}  // namespace varve::sim
