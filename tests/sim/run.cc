@@ -90,6 +90,7 @@ class Run {
         setup_(seed),
         drains_(seed ^ 0xD7A1),
         shelves_(seed ^ 0x5E1F),
+        stales_(seed ^ 0x57A1E),
         world_(seed, with_drains(draw_node(setup_, Random(~seed), options), drains_)),
         truth_(world_, is_exact(world_.options())) {
     library_.formats = draw_formats(setup_);
@@ -118,6 +119,7 @@ class Run {
       turn_for(setup_.below(300) * kMillisecond);
       if (world_.options().target_faults && setup_.chance(700)) fail_at_rest(life + 1 == lives);
       next_drain(life + 1 == lives);
+      if (stales_.chance(300)) world_.only_stale();
       world_.boot();
     }
     live(100 * kMillisecond, false);
@@ -471,7 +473,7 @@ class Run {
 
   RunOptions options_;
   Random setup_;
-  Random drains_, shelves_;
+  Random drains_, shelves_, stales_;
   World world_;
   Truth truth_;
   Library library_;

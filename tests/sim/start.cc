@@ -78,6 +78,14 @@ void World::bring_back(std::vector<flash::TargetLook>* looks) {
   }
 }
 
+void World::only_stale() {
+  VARVE_ASSERT(!alive());
+  const std::vector<bool> before = absent_;
+  for (uint32_t t = 0; t < options_.targets; ++t)
+    absent_[t] = absent_[t] || witnesses_[t].missed == 0;
+  if (flash::stale_one(look_at_all()) == nullptr) absent_ = before;
+}
+
 // What the node writes down each second (server/node/missed.cc); here the last one is never cut
 // off.
 void World::see_missed() {

@@ -112,6 +112,8 @@ class World {
   void unstick(uint32_t target);
   // While the node is down; kSwapped names two, kRotted needs rot().
   void start_fault(uint32_t target, StartFault fault);
+  // Only such come back that missed purges, where they would be refused.
+  void only_stale();
   void swap_targets(uint32_t one, uint32_t other) { swapped_ = {one, other}; }
   void rot(const Sighting& fragment);  // one bit of one page
   // As bits, for the next lives: targets that are being drained, and that were.
