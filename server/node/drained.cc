@@ -53,12 +53,13 @@ void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
     if (const int64_t blocks = left_out(sum); blocks > 0) {
       uint64_t swallowed = 0;
       if (!node.drained_log.admit(node.clock.now_ns(), &swallowed)) continue;
-      logf(LogLevel::kError, "main",
-           "target %u %s holds nothing that the index knows, but at this start %" PRId64
-           " fragments found no room in the index, and some may lie there: leave it where it is, "
-           "and start with more --shards, or as many as before (%" PRIu64
-           " more times since the last line)",
-           t, path, blocks, swallowed);
+      logf(
+          LogLevel::kError, "main",
+          "target %u %s holds nothing that the index knows, but at this start %" PRId64
+          " fragments found no room in the index, and some may lie there: leave it where it is, "
+          "and start with as many --shards as before, or so that the slices divide evenly (%" PRIu64
+          " more times since the last line)",
+          t, path, blocks, swallowed);
       continue;
     }
     if (const Failure failure = mark(node, t); !failure.ok()) {
