@@ -8,8 +8,8 @@
 // Invariants:
 //   D1 at least one target is there at every start.
 //   D2 no more than m are hurt after a loop that stays within the budget.
-//   D3 at every start one is there, as it was, that was there at the last one too and is not
-//      draining: it knows what was purged (the STALE case of docs/OPERATIONS.md never comes).
+//   D3 for every target that was away one is there, as it was and not draining, that has been there
+//      since before: it knows what was purged (no start is refused as STALE, docs/OPERATIONS.md).
 #pragma once
 
 #include <cstdint>
@@ -57,19 +57,23 @@ class Damage {
   struct Target {
     State state = State::kSound;
     uint32_t back_loop = 0;
+    // Loops from 1: since when it is not what it was before, and since when it was away, which
+    // counts until it is blank. 0: never.
+    uint32_t from_loop = 0, missed_loop = 0;
   };
   std::vector<Deed> draw(const LoopPlan& plan);
   uint32_t sound() const;
-  void bring_back(uint32_t target, uint64_t seed, std::vector<Deed>* deeds);
+  void bring_back(uint32_t target, const LoopPlan& plan, uint64_t seed, std::vector<Deed>* deeds);
   void strike(const LoopPlan& plan, uint32_t target, std::vector<Deed>* deeds);
   void drain(const LoopPlan& plan, std::vector<Deed>* deeds);
-  bool leaves_witness(uint32_t target) const;  // D3
+  // Without these, as bits, D3 holds. They may come back as they are.
+  bool has_witnesses(uint32_t without, uint32_t loop) const;
+  void made_blank(Target& target, uint32_t loop) const;
   std::vector<uint32_t> unhurt() const;
 
   const Scheme scheme_;
   std::vector<Target> targets_;
   uint32_t struck_ = 0, hurt_ = 0, rotten_ = 0;
-  uint32_t witnesses_ = 0;  // there at the last start, and until now as they were
   std::optional<uint32_t> draining_;
   bool empty_ = false;
 };

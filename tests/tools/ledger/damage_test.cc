@@ -210,6 +210,28 @@ TEST(Damage, ATargetThatWasThereBeforeIsLeftAsItWas) {
   EXPECT_EQ(1u << deeds[0].target, away);
 }
 
+// It has what was purged meanwhile for good, or until it is blank.
+TEST(Damage, OneThatWasAwayNeedsTheOtherUntilItIsBlank) {
+  Damage damage(2, {1, 0});
+  damage.next(harmed(1, Harm::kAway, 1, true));
+  const uint32_t away = damage.absent();
+  damage.next(harmed(2, Harm::kNone));
+  uint32_t loop = 3;
+  for (; damage.struck() == 0 && loop < 40; ++loop) {
+    damage.healed();
+    damage.next(harmed(loop, Harm::kBlank, 0, true));
+    EXPECT_EQ(damage.struck() & ~away, 0u) << loop;
+  }
+  ASSERT_EQ(damage.struck(), away);
+  uint32_t struck = 0;
+  for (; loop < 80; ++loop) {
+    damage.healed();
+    damage.next(harmed(loop, Harm::kBlank, 0, true));
+    struck |= damage.struck();
+  }
+  EXPECT_EQ(struck, 3u) << "now it may be either";
+}
+
 // What `tools/dev test` runs must hold what the ledger is about, in its few loops.
 TEST(Damage, TheRunOfTheGateDestroysDrainsRotsAndSwapsTargetsOfACodedScheme) {
   LedgerPlan run;
