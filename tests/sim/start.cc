@@ -20,7 +20,10 @@ flash::TargetOptions World::target_options(uint32_t target) const {
 // is away keeps its place.
 std::vector<flash::TargetInfo> World::prepare_targets() {
   std::vector<flash::TargetLook> looks = look_at_all();
-  if (flash::stale_one(looks) != nullptr) bring_back(&looks);
+  const bool stale = flash::stale_one(looks) != nullptr;
+  expect(stale || !only_stale_, "I10 a start without any target that knows of all is not refused");
+  if (stale) bring_back(&looks);
+  only_stale_ = false;
   looks.push_back(list_);
   const auto common = flash::common_start(looks, options_.shards);
   if (!common) fail(std::string("common_start: ") + common.error().what());
@@ -83,7 +86,9 @@ void World::only_stale() {
   const std::vector<bool> before = absent_;
   for (uint32_t t = 0; t < options_.targets; ++t)
     absent_[t] = absent_[t] || witnesses_[t].missed == 0;
-  if (flash::stale_one(look_at_all()) == nullptr) absent_ = before;
+  for (const flash::TargetLook& look : look_at_all())
+    only_stale_ = only_stale_ || !look.blank;
+  if (!only_stale_) absent_ = before;
 }
 
 // What the node writes down each second (server/node/missed.cc); here the last one is never cut

@@ -178,6 +178,7 @@ class World {
   Env env_;
   std::vector<std::unique_ptr<MemoryPlatter>> platters_;
   std::vector<bool> absent_;  // in the next life
+  bool only_stale_ = false;   // ... all that know of every purge
   uint32_t draining_ = 0, drained_ = 0;
   std::pair<uint32_t, uint32_t> swapped_{0, 0};  // before the next life; equal: none
   flash::TargetLook list_;  // what the node keeps beside its targets: the last start
