@@ -214,7 +214,9 @@ void Truth::acked(const BlockId& block, Nanos began_ns) {
   excused_.erase(block);
   const bool lost = !world_.is_published(block);
   const bool purged = purges_.touches(block.base, began_ns);
-  const bool cause = !exact_ || evicted_ > 0 || world_.any_fault() || purged;
+  // Its answer was on its way through a life that ended, and what befell it since has its excuse.
+  const bool earlier = began_ns < world_.booted_ns();
+  const bool cause = !exact_ || evicted_ > 0 || world_.any_fault() || purged || earlier;
   world_.expect(!lost || cause, "I10 " + named(block) + " was acknowledged and is not there");
   if (lost || purged) excused_.insert(block);
 }

@@ -39,6 +39,7 @@ Reactor& World::add_reactor() {
 void World::boot() {
   VARVE_ASSERT(!alive());
   ++boots_;
+  booted_ns_ = now_ns();
   note(boots_);
   if (swapped_.first != swapped_.second) expect_refusal();
   auto life = std::make_unique<Life>();

@@ -141,6 +141,7 @@ class World {
   bool verifies(const Sighting& fragment) const;
   const NodeOptions& options() const { return options_; }
   uint32_t boots() const { return boots_; }
+  Nanos booted_ns() const { return booted_ns_; }
   uint32_t present() const;    // bits of targets: they are there in this life, sound or not
   uint32_t works_all() const;  // ... and work now, for all shards
   uint32_t drained_targets() const { return drained_; }
@@ -188,6 +189,7 @@ class World {
   std::unique_ptr<Life> life_;
   std::byte node_uuid_[16];
   uint32_t boots_ = 0;
+  Nanos booted_ns_ = 0;
   uint64_t refused_starts_ = 0;
   uint64_t hash_ = 0xCBF29CE484222325ull;
 };
