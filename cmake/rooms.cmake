@@ -46,6 +46,9 @@ if(TARGET varved)
   add_test(NAME e2e/varved
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/varved_test.py $<TARGET_FILE:varved>)
   set_tests_properties(e2e/varved PROPERTIES TIMEOUT 300)
+  add_test(NAME e2e/stale
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/stale_test.py $<TARGET_FILE:varved>)
+  set_tests_properties(e2e/stale PROPERTIES TIMEOUT 300)
 endif()
 
 varve_room(client DEPS ${kCommon} DOORS varve.h DOUBLES)

@@ -131,8 +131,9 @@ void describe(CLI::App& app, ServerConfig& config) {
   app.add_flag(
       "--create-targets", config.create_targets,
       "make missing or empty target files of a node that had them (what lay there is lost)");
-  app.add_flag("--accept-stale", config.accept_stale,
-               "start though targets missed purges that none here saw (purged blocks may come back)");
+  app.add_flag(
+      "--accept-stale", config.accept_stale,
+      "start though targets missed purges that none here saw (purged blocks may come back)");
   add_bytes(app, "--free-floor-bytes", config.free_floor_bytes,
             "what creating targets leaves free on the file system [2GiB]");
   add_bytes(app, "--dram-bytes", config.dram_bytes,
