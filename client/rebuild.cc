@@ -148,7 +148,10 @@ void Rebuild::plan(StripeIn& stripe) {
     }
     core_.count().hedged_bytes += bytes;
   } else if (missing > idle + static_cast<uint32_t>(std::popcount(sight.late))) {
-    if (stripe.look_again()) return pull_.pause();
+    if (stripe.look_again()) {
+      if (pull_.may_ask()) pull_.pause();  // one for all that look again in this turn
+      return;
+    }
     pull_.fail_block(stripe.of().block, Code::kUnavailable);  // more than m are gone
     return drop_settled(stripe);
   }

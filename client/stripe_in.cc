@@ -37,6 +37,7 @@ uint32_t StripeIn::position_of(uint32_t extent) const {
 StripeIn::Owe StripeIn::owe(uint32_t extent, Why why, const ExtentEntry& entry) {
   if (Owed* known = find_owed(extent); known != nullptr) {
     if (why == Why::kLost) known->why = why;  // a hedge that is needed after all
+    settle_if_here(*known);
     return Owe::kTaken;
   }
   Owed* free = nullptr;
@@ -56,9 +57,13 @@ StripeIn::Owe StripeIn::owe(uint32_t extent, Why why, const ExtentEntry& entry) 
   free->extent = extent;
   free->why = why;
   free->entry = entry;
-  Source* here = find_source(extent);
-  if (here != nullptr && here->state == Source::State::kHere) settle(*here, *free, here->crc);
+  settle_if_here(*free);
   return Owe::kTaken;
+}
+
+void StripeIn::settle_if_here(Owed& owed) {
+  Source* here = find_source(owed.extent);
+  if (here != nullptr && here->state == Source::State::kHere) settle(*here, owed, here->crc);
 }
 
 StripeIn::Owed* StripeIn::find_owed(uint32_t extent) {

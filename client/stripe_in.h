@@ -109,6 +109,7 @@ class StripeIn {
   Positions coming(const Sight& sight) const;
   Positions owed_positions() const;
   void settle(Source& source, Owed& owed, uint32_t stored_crc);
+  void settle_if_here(Owed& owed);
   ConstByteSpan source_bytes(uint32_t position, uint32_t offset, const BoundLayout& layout,
                              ByteSpan gather) const;
 

@@ -66,7 +66,7 @@ void ExtentOp::run() {
         wait_for(block.lead_extent);
         return wait(1);
       }
-      if (Status s = check_entry(); !s.ok()) return finish(s);
+      if (Status s = check_entry(); !s.ok()) return failed(s);
       stage_ = Stage::kRead;
       [[fallthrough]];
     case Stage::kRead:
@@ -114,15 +114,22 @@ void ExtentOp::failed(Status status) {
     at_.fetch = nullptr;
     context_.tier.extent_read(*at_.block, at_.extent, status);
   }
-  const bool told = stage_ == Stage::kRead && !at_.ahead;
-  if (!told || unwanted() || !others_are_enough()) return finish(status);
+  const bool told = stage_ == Stage::kRead && !at_.ahead && !unwanted();
+  if (!told) return finish(status);
   const ExtentState state = at_.block->state[at_.extent];
-  if (state == ExtentState::kPresent) return again();  // it came meanwhile
-  if (state == ExtentState::kReading && !at_.pull->may_leave_out(at_.item, at_.fragment)) {
+  if (state == ExtentState::kPresent) {  // it came meanwhile
+    at_.lost = false;
+    return again();
+  }
+  const bool enough = others_are_enough();
+  const bool reading = state == ExtentState::kReading && !at_.block->doomed;
+  if (reading && !(enough && at_.pull->may_leave_out({at_.item, at_.extent}))) {
+    at_.lost = false;
     late();
     wait_for(at_.extent);
     return wait(1);
   }
+  if (!enough) return finish(status);
   stage_ = Stage::kLost;
   if (!at_.lost) at_.pull->lost(*this);
   lost_code_ = status.code();
@@ -262,7 +269,10 @@ void ExtentOp::finish(Status status) {
     if (!from_dram_ && !read_here_) metrics.pull_bytes_shared.add(at_.bytes);
   }
   const Begin was = at_;
-  const bool no_header = stage_ == Stage::kLead && !block.header_present;
+  // Left out for being slow, and needed now that another has failed: it is to be read after all.
+  const bool needed = at_.lost && stage_ == Stage::kRead && !unwanted() &&
+                      at_.pull->is_readable({at_.item, at_.extent});
+  const bool not_read = needed || (stage_ == Stage::kLead && !block.header_present);
   at_ = Begin{};
   if (read_here_) context_.pulls->reading_drop(was.bytes);
   context_.tier.unpin(block);
@@ -270,7 +280,7 @@ void ExtentOp::finish(Status status) {
     was.pull->ahead_done(*this, was.item);
   } else if (was.pull != nullptr) {
     was.pull->extent_done(*this, {was.item, was.extent}, was.bytes, posted_bytes_, status,
-                          no_header);
+                          not_read);
   }
   while (FencePart* part = fences_.pop())
     part_back(*part, Status());

@@ -13,6 +13,7 @@ namespace varve {
 
 PullOp::PullOp(OpContext& context) : context_(context) {
   items_.reserve(wire::kIdsMax);
+  left_out_.reserve(kLeftOutMax);
   ask_.owner = this;
   ask_.back = [](Message& message) {
     CreditAsk& ask = *static_cast<CreditAsk*>(message.owner);
@@ -36,6 +37,8 @@ void PullOp::begin(PullPart& part) {
     VARVE_ASSERT(part.wants[w].extent < table_->count(), part.wants[w].extent);
     ++items_[item].extents_left;
   }
+  left_out_.clear();
+  left_out_next_ = 0;
   credit_bytes_ = busy_bytes_ = 0;
   busy_ = 0;
   hold_until_ns_ = 0;
@@ -223,14 +226,13 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
   }
   const uint16_t usable = context_.catalog->usable(*located);
   const uint32_t holder = holder_of(pair);
-  const bool readable = (context_.catalog->readable(*located) >> holder & 1) != 0;
-  const bool slow = (usable >> holder & 1) == 0 && may_leave_out(index, holder);
-  const bool lost = state == ExtentState::kHeld || !readable || slow;
+  const bool slow = (usable >> holder & 1) == 0 && may_leave_out(pair);
+  const bool lost = state == ExtentState::kHeld || !is_readable(pair) || slow;
   if (lost && block != nullptr) {
     launch(pair, *block, nullptr, false, As::kLost);
     return Began::kStarted;
   }
-  const uint32_t lead = block == nullptr && lost ? lead_of(pair, usable) : holder;
+  const uint32_t lead = block == nullptr ? lead_of(pair, usable) : holder;
   const flash::Place place = context_.index.place_of(*located, lead);
   if (block == nullptr && !fits(block_id(index), lead, place)) {
     fail_item(index, Code::kInvalid);
@@ -241,8 +243,13 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
   const bool own_read =
       !lost && (block != nullptr || extent != first_extent(block_id(index), lead));
   const uint32_t pages = pages_of(extent_bytes(extent));
-  const uint32_t read_pages = (block == nullptr ? place.lead_pages : 0) + (own_read ? pages : 0);
-  if (!fetches.has_share(place.target, read_pages)) {
+  // The header from one that is not slow, where the extent itself must come from one that is.
+  const uint32_t own_target =
+      own_read ? context_.index.place_of(*located, holder).target : uint32_t{place.target};
+  const bool one = own_target == place.target;
+  const uint32_t lead_pages = block == nullptr ? place.lead_pages : 0;
+  if (!fetches.has_share(place.target, lead_pages + (own_read && one ? pages : 0)) ||
+      (!one && !fetches.has_share(own_target, pages))) {
     context_.metrics.pull_target_waits.add();
     pulls.leave_room_queue(*this);  // woken by the target's next read that ends
     return Began::kTargetBusy;
@@ -257,7 +264,7 @@ PullOp::Began PullOp::start_extent(PullPair pair) {
   } else if (!context_.tier.take_extent(*block, extent, extent_bytes(extent))) {
     return Began::kNoRoom;
   }
-  launch(pair, *block, own_read ? fetches.take(place.target, pages) : nullptr, opened,
+  launch(pair, *block, own_read ? fetches.take(own_target, pages) : nullptr, opened,
          lost ? As::kLost : As::kSent);
   pulls.leave_room_queue(*this);
   return Began::kStarted;
@@ -421,7 +428,7 @@ PullOp::Began PullOp::out_of_room(PullPair pair) {
 }
 
 void PullOp::extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t posted_bytes,
-                         Status status, bool no_header) {
+                         Status status, bool not_read) {
   VARVE_ASSERT(busy_ > 0);
   Item& item = items_[pair.item];
   extents_.remove(&op);
@@ -435,9 +442,9 @@ void PullOp::extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t p
   if (status.ok()) {
     VARVE_ASSERT(item.extents_left > 0);
     --item.extents_left;
-  } else if (!cut_short() && no_header && !wrong_asker && item.again < kAgainMax && located &&
+  } else if (!cut_short() && not_read && !wrong_asker && item.again < kAgainMax && located &&
              context_.options.scheme.m > 0 && !context_.catalog->is_gone(*located)) {
-    // Nothing of the block was read: its header stands in other fragments too.
+    if (item.block != nullptr && item.block->header_present) ++item.again;
     if (item.block != nullptr && item.block->doomed) {  // told to the first of those that waited
       ++item.again;
       context_.tier.unpin(*item.block);

@@ -34,16 +34,17 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   void run() override;
   const char* name() const override { return "pull"; }
 
-  // From its ExtentOps: over, `posted_bytes` of it as frames. `no_header`: the block was not read
-  // at all, maybe another fragment of it can be.
+  // From its ExtentOps: over, `posted_bytes` of it as frames. `not_read`: nothing was read for it,
+  // neither the header, which other fragments have too, nor the extent, which was left out.
   void extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t posted_bytes,
-                   Status status, bool no_header);
+                   Status status, bool not_read);
   void ahead_done(ExtentOp& op, uint32_t item);
   // Its reader is told that it is lost, and will need the rest of its stripe.
   void lost(const ExtentOp& op);
-  // Whether the reader has k of the block without this fragment too. What is slow is left out while
-  // others are not; which those are changes, and all in all no more than m may be.
-  bool may_leave_out(uint32_t item, uint32_t position) const;
+  // Whether the reader has k of the extent's stripe without it too. What is slow is left out while
+  // others are not; which those are changes, and of a stripe no more than m may be in all.
+  bool may_leave_out(PullPair pair) const;
+  bool is_readable(PullPair pair) const;         // slow or not
   bool held_back() const { return held_back_; }  // looks again when the poll wakes it
   // Nothing of this extent is sent from the time the part is back.
   void fence(FencePart& part);
@@ -63,13 +64,16 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
     uint32_t base_slot = ~0u;   // leased by this pull
     uint16_t extents_left = 0;  // to be sent, or told lost
     uint16_t busy = 0;          // ExtentOps now
-    uint16_t left_out = 0;      // positions that its reader was told an extent of is lost
     uint8_t again = 0;          // begun again with another fragment's header
     Code code = Code::kOk;
     bool read = false;  // bytes came from flash for this pull
     TierBlock* block = nullptr;
   };
   static constexpr uint32_t kAgainMax = 64;  // headers of one block
+  struct LeftOut {                           // of one stripe of a block, as positions
+    uint32_t item = 0, stripe = 0, positions = 0;
+  };
+  static constexpr uint32_t kLeftOutMax = 512;  // more stripes than are in progress
 
   Status locate();
   bool start_extents();
@@ -88,6 +92,7 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   Began out_of_room(PullPair pair);
   void launch(PullPair pair, TierBlock& block, Fetch* fetch, bool lead_started, As as);
   void begun();
+  void leave_out(PullPair pair);
   void read_ahead(PullPair lost);
   void read_one_ahead(PullPair pair, const Located& located);
   bool hold_back();
@@ -105,9 +110,11 @@ class PullOp final : public Task, public ActiveHook, public RoomHook {
   Stage stage_ = Stage::kLease;
   PullPart* part_ = nullptr;
   const ExtentTable* table_ = nullptr;
-  std::vector<Item> items_;  // capacity wire::kIdsMax
-  uint32_t alive_ = 0;       // items that have not failed
-  PullCursor cursor_;        // what is not begun yet, or to begin again
+  std::vector<Item> items_;        // capacity wire::kIdsMax
+  std::vector<LeftOut> left_out_;  // the last ones, oldest overwritten at left_out_next_
+  uint32_t left_out_next_ = 0;
+  uint32_t alive_ = 0;  // items that have not failed
+  PullCursor cursor_;   // what is not begun yet, or to begin again
   uint64_t credit_bytes_ = 0;
   uint64_t busy_bytes_ = 0;  // of extents in progress
   uint32_t busy_ = 0;

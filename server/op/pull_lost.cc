@@ -18,18 +18,40 @@ void PullOp::begun() {
   if (extents_.back()->lost()) lost(*extents_.back());
 }
 
-bool PullOp::may_leave_out(uint32_t item, uint32_t position) const {
-  const std::optional<Located> located = context_.index.find(block_id(item));
+bool PullOp::is_readable(PullPair pair) const {
+  const std::optional<Located> located = context_.index.find(block_id(pair.item));
+  if (!located || located->state != BlockState::kFlash) return false;
+  return (context_.catalog->readable(*located) >> holder_of(pair) & 1) != 0;
+}
+
+bool PullOp::may_leave_out(PullPair pair) const {
+  const std::optional<Located> located = context_.index.find(block_id(pair.item));
   if (!located || located->state != BlockState::kFlash) return true;
-  const uint32_t others =
-      context_.catalog->readable(*located) & ~(items_[item].left_out | 1u << position);
+  uint32_t out = 1u << holder_of(pair);
+  const uint32_t stripe = table_->stripe_at(pair.extent);
+  for (const LeftOut& one : left_out_) {
+    if (one.item == pair.item && one.stripe == stripe) out |= one.positions;
+  }
+  const uint32_t others = context_.catalog->readable(*located) & ~out;
   return std::popcount(others) >= static_cast<int>(context_.options.scheme.k);
 }
 
+void PullOp::leave_out(PullPair pair) {
+  const LeftOut out{pair.item, table_->stripe_at(pair.extent), 1u << holder_of(pair)};
+  for (LeftOut& known : left_out_) {
+    if (known.item != out.item || known.stripe != out.stripe) continue;
+    known.positions |= out.positions;
+    return;
+  }
+  if (left_out_.size() < kLeftOutMax) return left_out_.push_back(out);
+  left_out_[left_out_next_++ % kLeftOutMax] = out;
+}
+
 void PullOp::lost(const ExtentOp& op) {
-  items_[op.item()].left_out |= static_cast<uint16_t>(1u << op.fragment());
-  if (part_->wants != nullptr) return;
   const PullPair pair{op.item(), op.extent()};
+  if (is_readable(pair)) leave_out(pair);
+  const bool more = stage_ == Stage::kFlow && part_->wants == nullptr && !cut_short();
+  if (!more || items_[pair.item].code != Code::kOk) return;
   cursor_.bring_forward(pair);
   if (cursor_.in_first_layer(pair.extent)) {
     read_ahead(pair);

@@ -203,6 +203,22 @@ TEST(StripeInTest, AnotherLookAsksForWhatWasLostAndOwed) {
   EXPECT_EQ(stripe.idle(sight) & bit(0), 0) << "it is there";
 }
 
+// Asked for as a source, and late, and lost: what is here is not waited for.
+TEST(StripeInTest, WhatIsOwedAndHereAlreadyIsThere) {
+  World world({2, 1}, {70000, 70000}, 0);
+  StripeIn& stripe = *world.stripe;
+  EXPECT_EQ(stripe.owe(0, Why::kLate, world.entry(0)), Owe::kTaken);
+  world.want(Sight{});
+  EXPECT_TRUE(world.arrive(1));
+  EXPECT_EQ(stripe.owe(1, Why::kLate, world.entry(1)), Owe::kFull) << "one is owed already";
+  stripe.find_owed(0)->extent = StripeIn::kNone;
+  EXPECT_EQ(stripe.owe(1, Why::kLate, world.entry(1)), Owe::kTaken);
+  EXPECT_FALSE(stripe.find_owed(1)->rebuilt) << "the original may still come";
+  EXPECT_EQ(stripe.owe(1, Why::kLost, world.entry(1)), Owe::kTaken);
+  EXPECT_TRUE(stripe.find_owed(1)->rebuilt);
+  EXPECT_EQ(stripe.find_source(1), nullptr);
+}
+
 TEST(StripeInTest, ItLooksOnlySoOftenAndNotForWhatIsWrong) {
   World world({2, 1}, {70000, 70000}, 0);
   for (uint32_t i = 0; i < StripeIn::kLooksMax; ++i)
