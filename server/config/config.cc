@@ -149,6 +149,16 @@ std::vector<std::string> ServerConfig::problems() const {
     if (path.empty()) out.push_back("--target is empty; name a file or a block device");
     check_path(out, "--target", path);
   }
+  const auto is_given = [this](const char* option) {
+    return std::find(from_command_line.begin(), from_command_line.end(), option) !=
+           from_command_line.end();
+  };
+  if (token_file.empty() && is_given("--token-file")) {
+    out.push_back("--token-file is empty; name a file, or leave the option out for no token");
+  }
+  if (metrics_file.empty() && is_given("--metrics-file")) {
+    out.push_back("--metrics-file is empty; name a file, or leave the option out");
+  }
   if (!has_port(listen)) {
     out.push_back("--listen is \"" + listen + "\"; it must be HOST:PORT, like 127.0.0.1:7440");
   } else if (!is_loopback(listen) && token_file.empty()) {

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -40,6 +41,17 @@ std::string place_of(const std::string& path) {
 constexpr std::string_view kMetricsBegin = "# HELP ";
 constexpr off_t kCutBytesMax = 16 * 1024 * 1024;
 
+bool is_zeros(int fd) {
+  char buffer[4096];
+  off_t at = 0;
+  ssize_t n = 0;
+  while ((n = ::pread(fd, buffer, sizeof(buffer), at)) > 0) {
+    if (std::any_of(buffer, buffer + n, [](char c) { return c != 0; })) return false;
+    at += n;
+  }
+  return n == 0;
+}
+
 // What is at `path`, or empty when metrics may take its place. Looking must start nothing: a link
 // is not followed and a pipe or a device not opened.
 std::string no_metrics(const std::string& path) {
@@ -53,11 +65,10 @@ std::string no_metrics(const std::string& path) {
   if (fd < 0) return "cannot be read" + errno_suffix(errno);
   char begin[kMetricsBegin.size()];
   const ssize_t n = ::pread(fd, begin, sizeof(begin), 0);
-  ::close(fd);
   const std::string_view got(begin, n > 0 ? static_cast<size_t>(n) : 0);
   // A power cut may leave zeros of metrics, which are not flushed; a target is never as small.
-  const bool cut = info.st_size < kCutBytesMax && got == std::string(got.size(), '\0');
-  const bool ours = !got.empty() && (got == kMetricsBegin || cut);
+  const bool ours = got == kMetricsBegin || (info.st_size < kCutBytesMax && is_zeros(fd));
+  ::close(fd);
   return ours ? std::string() : "holds something else than metrics";
 }
 

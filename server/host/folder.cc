@@ -116,8 +116,17 @@ bool parse_record(const std::string& line, TargetRecord* record) {
   return true;
 }
 
+constexpr const char* kSaltWord = "salt ";
 constexpr const char* kPurgedWord = "purged ";
 constexpr size_t kPurgedMax = 64;
+
+bool parse_salt(const std::string& line, uint64_t* mark) {
+  unsigned long long value = 0;
+  int used = 0;
+  const bool one = std::sscanf(line.c_str(), "salt %16llx%n", &value, &used) == 1;
+  if (!one || static_cast<size_t>(used) != line.size() || *mark != 0) return false;
+  return (*mark = value) != 0;
+}
 
 bool parse_purged(const std::string& line, PurgedRecord* record) {
   unsigned long long domain = 0, domain_generation = 0, lineage = 0, lineage_generation = 0;
@@ -193,7 +202,14 @@ bool parse_word(const std::string& line, std::vector<TargetRecord>& records) {
 Failure lock_folder(const std::string& folder) {
   if (Failure failure = make_folder(folder); !failure.ok()) return failure;
   const std::string path = folder + "/lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  // Its content is replaced, so it may be no link to somebody's file, nor a pipe to wait for.
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  struct stat info = {};
+  const bool looked = fd >= 0 && ::fstat(fd, &info) == 0;
+  if ((fd < 0 && errno == ELOOP) || (looked && !S_ISREG(info.st_mode))) {
+    if (fd >= 0) ::close(fd);
+    return environment(path + " is no regular file; remove it");
+  }
   if (fd < 0) return environment(path + errno_suffix(errno) + "; check the folder's permissions");
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     std::string content;
@@ -240,12 +256,36 @@ Failure load_identity(const std::string& folder, Entropy& entropy, Identity* ide
   return failure;
 }
 
+uint64_t salt_mark(const Digest& salt) {
+  constexpr char kTag[] = "varve salt mark";
+  const Digest digest = Sha256()
+                            .update({reinterpret_cast<const std::byte*>(kTag), sizeof(kTag)})
+                            .update(salt.bytes)
+                            .finish();
+  uint64_t mark = 0;
+  std::memcpy(&mark, digest.bytes.data(), sizeof(mark));
+  return mark | 1;
+}
+
+Failure check_salt(const std::string& folder, const TargetList& list, const Digest& salt) {
+  if (list.salt_mark == 0 || list.salt_mark == salt_mark(salt)) return {};
+  return environment(
+      folder +
+      "/domain.salt is not the one that this node had: nothing of what its targets hold would ever "
+      "be found. Restore the file from a copy; to give the blocks up, start with an empty --data "
+      "and blank targets");
+}
+
 Failure load_token(const std::string& token_file, std::string* token) {
   VARVE_ASSERT(token != nullptr);
   if (token_file.empty()) return {};
   struct stat info = {};
   std::string content;
-  if (!read_file(token_file, &content) || ::stat(token_file.c_str(), &info) != 0) {
+  const bool known = ::stat(token_file.c_str(), &info) == 0;
+  if (known && !S_ISREG(info.st_mode)) {  // reading it might wait for ever
+    return environment("--token-file " + token_file + " is no regular file; give one, mode 0600");
+  }
+  if (!known || !read_file(token_file, &content)) {
     return environment("--token-file " + token_file + errno_suffix(errno) +
                        "; check path and permissions");
   }
@@ -275,6 +315,12 @@ std::string records_text(const TargetList& list) {
   }
   for (const PurgedRecord& record : list.purged)
     text += purged_text(record);
+  if (list.salt_mark != 0) {
+    char line[32];
+    std::snprintf(line, sizeof(line), "%s%016llx\n", kSaltWord,
+                  static_cast<unsigned long long>(list.salt_mark));
+    text += line;
+  }
   return text;
 }
 
@@ -288,6 +334,13 @@ Result<TargetList> parse_records(std::string_view text) {
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return Status::corrupt("its last line is cut off");
+    if (text.starts_with(kSaltWord)) {
+      if (!parse_salt(std::string(text.substr(0, end)), &list.salt_mark)) {
+        return Status::corrupt("a line is no mark of a salt");
+      }
+      text.remove_prefix(end + 1);
+      continue;
+    }
     if (text.starts_with(kPurgedWord)) {
       if (list.purged.size() == kPurgedMax) return Status::corrupt("too many generations");
       if (!parse_purged(std::string(text.substr(0, end)), &list.purged.emplace_back())) {

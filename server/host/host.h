@@ -95,7 +95,12 @@ struct TargetList {
   Scheme scheme;                 // of every target
   std::vector<TargetRecord> records;
   std::vector<PurgedRecord> purged = {};  // so that no target brings back what all others saw go
+  uint64_t salt_mark = 0;                 // of the domain's salt; 0 = not known
 };
+// Tells one salt from another and nothing else of it; never 0.
+uint64_t salt_mark(const Digest& salt);
+// With another salt than that of the last start nothing would ever be hit.
+Failure check_salt(const std::string& folder, const TargetList& list, const Digest& salt);
 // An empty list at a first start, also at one that an earlier first start left unfinished.
 Failure load_records(const std::string& folder, TargetList* list);
 Failure save_records(const std::string& folder, const TargetList& list);

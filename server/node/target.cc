@@ -315,7 +315,7 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   VARVE_ASSERT(common->boot_generation > before.boot_generation);
   return save_records(start.config.data_dir,
                       {common->boot_generation, common->slices, start.config.scheme, before.records,
-                       purged_of(common->generations)});
+                       purged_of(common->generations), salt_mark(start.identity.domain_salt)});
 }
 
 Failure prepare_sound(const Start& start, const flash::CommonStart& common,
@@ -397,9 +397,10 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
     if (record.index >= targets.size()) continue;
     targets[record.index].witness = {record.from, record.missed};
   }
-  return save_records(start.config.data_dir,
-                      {common.boot_generation, common.slices, start.config.scheme,
-                       std::move(records), purged_of(common.generations)});
+  return save_records(
+      start.config.data_dir,
+      {common.boot_generation, common.slices, start.config.scheme, std::move(records),
+       purged_of(common.generations), salt_mark(start.identity.domain_salt)});
 }
 
 // Fewer sound targets than fragments of a block: what that costs is said once, and loudly.
@@ -498,6 +499,7 @@ Failure prepare_targets(const ServerConfig& config, const Identity& identity, En
   VARVE_ASSERT(targets != nullptr && targets->empty());
   Start start{config, identity, entropy, {}, false};
   Failure failure = load_records(config.data_dir, &start.before);
+  if (failure.ok()) failure = check_salt(config.data_dir, start.before, identity.domain_salt);
   start.known = !start.before.records.empty();
   std::vector<flash::TargetLook> looks;
   if (failure.ok()) failure = look_at_all(start, targets, &looks);

@@ -180,6 +180,17 @@ TEST(Config, TargetsAreDrainedByThePathThatTheyHave) {
   EXPECT_NE(config.print().find("drain-target = /dev/b  (command line)"), std::string::npos);
 }
 
+// A variable that is not set must not switch the token off.
+TEST(Config, AnEmptyFileNameIsNoSetting) {
+  ServerConfig config = good();
+  EXPECT_TRUE(config.problems().empty());
+  config.from_command_line = {"--token-file", "--metrics-file"};
+  const std::vector<std::string> problems = config.problems();
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[0].find("--token-file is empty"), 0u) << problems[0];
+  EXPECT_EQ(problems[1].find("--metrics-file is empty"), 0u) << problems[1];
+}
+
 // Without parity there is no repair, but what moves needs room: the largest block that is pushed.
 TEST(Config, ADrainHasMemoryForTheLargestFragment) {
   ServerConfig config = good();

@@ -73,7 +73,8 @@ TEST(HostFile, MetricsReplaceNothingElseAndSayWhat) {
     EXPECT_NE(asked.text.find(why), std::string::npos) << asked.text;
     EXPECT_NE(asked.text.find("give another path, or remove it"), std::string::npos) << asked.text;
   };
-  for (const std::string& other : {std::string("# HEL"), std::string("0123\n")}) {
+  for (const std::string& other :
+       {std::string("# HEL"), std::string("0123\n"), std::string(5000, '\0') + "x"}) {
     folder.put("m.prom", other);
     refused("m.prom holds something else than metrics");
     std::string content;

@@ -1,6 +1,7 @@
 // Goal: what identifies a node is never replaced (H1); its list of targets is exact; a refusal says
 // what to do. Method: folders of a test, with files taken away and damaged.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/server/host/host_folder.h"
@@ -94,6 +95,37 @@ TEST(HostFolder, ASecondLockNamesTheFirst) {
   EXPECT_TRUE(says(failure, "pid " + std::to_string(::getpid()))) << failure.text;
 }
 
+// The pid is written into it: not into somebody's file, and no pipe is waited for.
+TEST(HostFolder, ALockThatIsNoFileIsRefused) {
+  test::HostFolder folder;
+  folder.put("other", "precious");
+  ASSERT_EQ(symlink((folder.path() + "/other").c_str(), (folder.path() + "/lock").c_str()), 0);
+  EXPECT_TRUE(says(lock_folder(folder.path()), "is no regular file; remove it"));
+  std::string content;
+  EXPECT_TRUE(read_file(folder.path() + "/other", &content));
+  EXPECT_EQ(content, "precious");
+  ASSERT_EQ(unlink((folder.path() + "/lock").c_str()), 0);
+  ASSERT_EQ(mkfifo((folder.path() + "/lock").c_str(), 0600), 0);
+  EXPECT_TRUE(says(lock_folder(folder.path()), "is no regular file; remove it"));
+  std::string token;
+  EXPECT_TRUE(says(load_token(folder.path() + "/lock", &token), "is no regular file"));
+}
+
+// Every lookup would be a miss, and nobody would know why.
+TEST(HostFolder, AnotherSaltThanThatOfTheLastStartIsRefused) {
+  Digest salt, other;
+  other.bytes[31] = std::byte{1};
+  TargetList list;
+  EXPECT_TRUE(check_salt("d", list, salt).ok()) << "an older list knows none";
+  list.salt_mark = salt_mark(salt);
+  EXPECT_TRUE(check_salt("d", list, salt).ok());
+  const Failure failure = check_salt("d", list, other);
+  EXPECT_EQ(failure.exit_code, kExitEnvironment);
+  EXPECT_TRUE(says(failure, "d/domain.salt is not the one that this node had")) << failure.text;
+  EXPECT_FALSE(parse_records("varve targets 6 5 16 2+1\nsalt 0\n").has_value());
+  EXPECT_FALSE(parse_records("varve targets 6 5 16 2+1\nsalt 1\nsalt 1\n").has_value());
+}
+
 TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   test::HostFolder folder;
   TargetList list{7, 16, {4, 2}, {}};
@@ -108,6 +140,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   records[0].missed = 4;
   records[1].from = 3;
   list.purged = {{1, 2, 0, 0}, {1, 2, 0xfedcba9876543210, 7}};
+  list.salt_mark = 0xfedcba9876543211;
   TargetList loaded;
   EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
   EXPECT_TRUE(loaded.records.empty() && loaded.boot_generation == 0);
@@ -121,6 +154,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   EXPECT_EQ(loaded.boot_generation, 7u);
   EXPECT_EQ(loaded.slices, 16u);
   EXPECT_EQ(loaded.scheme, (Scheme{4, 2}));
+  EXPECT_EQ(loaded.salt_mark, 0xfedcba9876543211u);
   ASSERT_EQ(loaded.purged.size(), 2u);
   EXPECT_EQ(loaded.purged[1].lineage, 0xfedcba9876543210u);
   EXPECT_EQ(loaded.purged[1].lineage_generation, 7u);

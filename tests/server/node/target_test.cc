@@ -113,6 +113,19 @@ TEST_F(NodeTargets, SoundOnesAreAdoptedAndSaid) {
   EXPECT_TRUE(logged("target 1 " + path(1) + ": adopted, uuid " + uuid_ + ", 64 MiB")) << log_;
 }
 
+// Nothing would be hit; the files are left as they are.
+TEST_F(NodeTargets, AnotherSaltIsRefused) {
+  ASSERT_TRUE(prepare().ok());
+  const std::string list = content("targets.list");
+  identity_.domain_salt.bytes[5] ^= std::byte{1};
+  const Failure failure = prepare();
+  EXPECT_EQ(failure.exit_code, kExitEnvironment);
+  EXPECT_NE(failure.text.find("domain.salt is not the one"), std::string::npos) << failure.text;
+  EXPECT_EQ(content("targets.list"), list);
+  identity_.domain_salt.bytes[5] ^= std::byte{1};
+  EXPECT_TRUE(prepare().ok());
+}
+
 TEST_F(NodeTargets, AMissingOneIsLostAndNotMadeAnew) {
   std::filesystem::remove(path(1));
   ASSERT_TRUE(prepare().ok());
