@@ -219,7 +219,8 @@ void RepairTable::end_pass() {
     pause_ns_ = 0;
     return;
   }
-  pause_ns_ = std::clamp(pause_ns_ * 2, kPauseMin, kPauseMax);
+  const bool full = pass_.left[static_cast<uint32_t>(RepairOutcome::kNoSpace)] > 0;
+  pause_ns_ = std::clamp(pause_ns_ * 2, kPauseMin, full ? kPauseFullMax : kPauseMax);
   paused_until_ns_ = context_.reactor.now_ns() + pause_ns_;
   say_end();
 }

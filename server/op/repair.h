@@ -65,6 +65,8 @@ class RepairTable final : public Task {
   };
   static constexpr uint32_t kSlotsPerTurn = 256;
   static constexpr Nanos kPauseMin = 1 * kSecond, kPauseMax = 60 * kSecond;
+  // Where a drive is full: what was asked for is made room for meanwhile, a segment at a time.
+  static constexpr Nanos kPauseFullMax = 4 * kSecond;
   static constexpr Nanos kWakeDelay = 100 * kMillisecond;
   static constexpr Nanos kRateWindow = 10 * kSecond;
   struct Pass {
