@@ -225,6 +225,7 @@ TEST(Away, IsReachedByPurgesOfBlocksAndOfTheDomain) {
     const uint32_t n = push_and_lose(rig);
     RequestIds request;
     request.ids[0] = rig.id(n);
+    request.positions[0] = 0;
     request.count = 1;
     PurgePart part;
     part.what = domain ? wire::PurgeKind::kDomain : wire::PurgeKind::kBlocks;
