@@ -273,6 +273,9 @@ Result<OpenedFile> open_existing(const FileDeviceOptions& options, const struct 
     opened.capacity_bytes = static_cast<uint64_t>(info.st_size);
   }
   opened.capacity_bytes = round_down(opened.capacity_bytes, kPageBytes);
+  if (opened.capacity_bytes == 0 && info.st_size > 0) {
+    return Status::io("cut short, under 4 KiB; bring back what it held, or remove it", 0);
+  }
   if (opened.capacity_bytes == 0) {
     return Status::io("it is empty; bring back what it held, or have it created", 0);
   }

@@ -128,7 +128,7 @@ Result<Opened> open_head(PageStore& head, PageMemory& memory, const TargetOption
   VARVE_ASSERT(options.index < kTargetsMax, options.index);
   VARVE_ASSERT(memory.pages() == kHeadPages);
   if (head.capacity_bytes() <= bytes_of(kHeadPages)) {
-    return Status::io("target smaller than 1 MiB", 0);
+    return Status::io("cut short, under 1 MiB; bring back what it held, or remove it", 0);
   }
   const ByteSpan first = memory.span(0, kHeadPages);
   VARVE_RETURN_IF_ERROR(head.read(0, first));
