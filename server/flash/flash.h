@@ -82,9 +82,6 @@ struct TargetOptions {
   bool anew = false;  // one of this node is formatted like a blank one: what it held is given up
 };
 
-// What a target says before anything is written to it. All targets of a node are looked at first,
-// so that each start has one boot generation for all of them: attempts of different targets are
-// compared by it, and a target that was replaced, or missed a start, must not count on its own.
 // What a target saw of the purges of its node, by boot generations. Kept by the node beside its
 // targets, because one that was away cannot know.
 struct Witness {
@@ -95,6 +92,9 @@ struct Witness {
 // By its KILL records and generations (FORMAT 7.4) `one` keeps away what `other` missed.
 bool speaks_for(const Witness& one, const Witness& other);
 
+// What a target says before anything is written to it. All targets of a node are looked at first,
+// so that each start has one boot generation for all of them: attempts of different targets are
+// compared by it, and a target that was replaced, or missed a start, must not count on its own.
 struct TargetLook {
   uint32_t index = 0;
   bool blank = false;  // it will be formatted

@@ -466,6 +466,7 @@ void RecoverOp::no_footer() {
     return go(Stage::kScan);
   }
   const bool unreadable = found_[segment_].unreadable;
+  if (!unreadable && target_.info.formatted_now) return erase();  // of whoever had the drive before
   logf(LogLevel::kWarn, "flash", "target %u slice %u segment %u: header %s and no footer; %s",
        target_.index(), log_->slice(), segment_, unreadable ? "not readable" : "rotten",
        unreadable ? "what it holds cannot be read in this life" : "what it held is lost");

@@ -49,18 +49,12 @@ class LeafFirstLru final : public EvictionPolicy {
   const char* name() const override { return "leaf_first_lru"; }
 
   void insert(uint32_t slot, uint32_t room) override {
-    VARVE_ASSERT(slot < nodes_.size(), slot);
-    VARVE_ASSERT(room < rooms_.size(), room);
-    if (nodes_[slot].room != kNoRoom) unlink(slot);
-    nodes_[slot].room = room;
+    enter(slot, room);
     link_newest(slot);
   }
 
   void insert_oldest(uint32_t slot, uint32_t room) override {
-    VARVE_ASSERT(slot < nodes_.size(), slot);
-    VARVE_ASSERT(room < rooms_.size(), room);
-    if (nodes_[slot].room != kNoRoom) unlink(slot);
-    nodes_[slot].room = room;
+    enter(slot, room);
     link_oldest(slot);
   }
 
@@ -120,6 +114,13 @@ class LeafFirstLru final : public EvictionPolicy {
       room.epoch = (room.epoch + 1) & kEpochMask;
     }
     node.epoch = room.epoch;
+  }
+
+  void enter(uint32_t slot, uint32_t room) {
+    VARVE_ASSERT(slot < nodes_.size(), slot);
+    VARVE_ASSERT(room < rooms_.size(), room);
+    if (nodes_[slot].room != kNoRoom) unlink(slot);
+    nodes_[slot].room = room;
   }
 
   // As old as the oldest: no use of the room, so no part of an epoch.

@@ -79,7 +79,7 @@ void Table::on_accepted(std::unique_ptr<Link> link) {
            link->peer().c_str(),
            stranger    ? "no token is set, so loopback peers only (set --token-file)"
            : draining_ ? "draining"
-                       : "lanes_unnamed_max connections without HELLO",
+                       : "too many connections that have said nothing yet",
            swallowed);
     }
     return;
@@ -137,7 +137,7 @@ void Table::refuse(Lane& lane, uint64_t op, Status cause, const std::string& tex
 void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {
   LiveSession* session = sessions_.take();
   if (session == nullptr)
-    return refuse(lane, op, Status::overloaded("sessions_max sessions are open"));
+    return refuse(lane, op, Status::overloaded("all sessions are taken (varved --sessions)"));
   LiveSession::Open open;
   open.id = fresh_id();
   do {

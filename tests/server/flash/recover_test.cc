@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tests/server/flash/flash_rig.h"
@@ -311,6 +312,25 @@ TEST(Recover, RottenSegmentHeaderIsHealedFromTheFooter) {
   rig.start_and_recover();
   EXPECT_EQ(rig.user().known.size(), 12u);
   EXPECT_TRUE(rig.read_back(rig.appended[0]->block, *rig.appended[0]).ok());
+}
+
+// What a drive held before it was formatted anew was nobody's: no alarm, and none of it comes back.
+TEST(Recover, SegmentsOfBeforeTheTargetWasFormattedAreNoLoss) {
+  RigOptions options;
+  options.slices = 1;
+  Rig rig(options);
+  rig.start_and_recover();
+  ASSERT_NE(rig.append(1, 1, 9000), nullptr);
+  rig.run_until([&] { return rig.appended.back()->done; });
+  rig.settle(2 * kSecond);
+  rig.power_cut();
+  std::fill_n(rig.platter(0).bytes().data(), bytes_of(kHeadPages), std::byte{0});
+  testing::internal::CaptureStderr();
+  rig.start_and_recover();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(log.find("what it held is lost"), std::string::npos) << log;
+  EXPECT_EQ(rig.metric("dropped_total", 0, ",reason=\"rot\""), 0);
+  EXPECT_TRUE(rig.user().known.empty());
 }
 
 // A header made of right-looking bytes inside KV data must never be taken for a fragment.

@@ -22,17 +22,6 @@ RigOptions coded() {
   return options;
 }
 
-// The target that holds this extent of block n.
-uint32_t holder_of(const Rig& rig, uint32_t n, uint32_t extent) {
-  const uint32_t position = flash::position_at(rig.table(), rig.block(n), extent);
-  return rig.place_of(rig.block(n), position).target;
-}
-
-void hold(Rig& rig, uint32_t target) {
-  rig.flash.hold_reads = true;
-  rig.flash.hold_targets = 1u << target;
-}
-
 size_t count_of(const Rig::Pull& pull, LostState state) {
   return static_cast<size_t>(std::count_if(pull.lost.begin(), pull.lost.end(),
                                            [&](const auto& row) { return row.state == state; }));
@@ -45,9 +34,9 @@ TEST(Degraded, TellsOnceThatAReadIsLateAndSendsItWhenItComes) {
   rig.drop_from_dram(1);
   const auto pull = rig.make_pull({1});
   // The header comes from the holder of extent 0, so only the others' extents are late.
-  const uint32_t stuck = holder_of(rig, 1, 1);
-  ASSERT_NE(stuck, holder_of(rig, 1, 0));
-  hold(rig, stuck);
+  const uint32_t stuck = rig.holder_of(1, 1);
+  ASSERT_NE(stuck, rig.holder_of(1, 0));
+  rig.hold_reads_of(stuck);
   rig.start(*pull);
   rig.run_for(rig.options.op.hedge_ns / 2);
   EXPECT_TRUE(pull->lost.empty()) << "not yet";
@@ -56,7 +45,7 @@ TEST(Degraded, TellsOnceThatAReadIsLateAndSendsItWhenItComes) {
   EXPECT_EQ(count_of(*pull, LostState::kLost), 0u);
   const size_t told = pull->lost.size();
   for (const auto& row : pull->lost)
-    EXPECT_EQ(holder_of(rig, 1, row.extent), stuck);
+    EXPECT_EQ(rig.holder_of(1, row.extent), stuck);
   rig.run_for(100 * kMillisecond);
   EXPECT_EQ(pull->lost.size(), told) << "once";
   EXPECT_FALSE(pull->back);
@@ -73,7 +62,7 @@ TEST(Degraded, SendsNothingOfALateExtentThatWasFenced) {
   rig.push({1});
   rig.drop_from_dram(1);
   const auto pull = rig.make_pull({1});
-  hold(rig, holder_of(rig, 1, 1));
+  rig.hold_reads_of(rig.holder_of(1, 1));
   rig.start(*pull);
   rig.run_for(rig.options.op.hedge_ns * 4);
   std::vector<uint32_t> late;
@@ -157,8 +146,8 @@ TEST(Degraded, PassesOverASuspectTargetWhileTheOthersAreEnough) {
   Rig rig(coded());
   rig.push({1});
   rig.drop_from_dram(1);
-  const uint32_t suspect = holder_of(rig, 1, 0);
-  hold(rig, suspect);
+  const uint32_t suspect = rig.holder_of(1, 0);
+  rig.hold_reads_of(suspect);
   rig.flash.suspect_target = static_cast<int>(suspect);
   const auto pull = rig.make_pull({1});
   rig.start(*pull);
@@ -186,13 +175,13 @@ TEST(Degraded, LeavesOutNoMoreThanTheReaderCanRebuild) {
     rig.push({1});
     rig.drop_from_dram(1);
     const auto pull = rig.make_pull({1});
-    const uint32_t first = holder_of(rig, 1, 0), second = holder_of(rig, 1, 1);
+    const uint32_t first = rig.holder_of(1, 0), second = rig.holder_of(1, 1);
     rig.flash.suspect_target = static_cast<int>(first);
     rig.flash.latency_ns = 1 * kMillisecond;
     rig.start(*pull);
     ASSERT_TRUE(rig.run_until([&] { return !pull->lost.empty(); }));
     if (begun) {
-      hold(rig, second);
+      rig.hold_reads_of(second);
       rig.run_for(rig.options.op.hedge_ns * 2);
     }
     rig.flash.suspect_target = static_cast<int>(second);
@@ -219,7 +208,7 @@ TEST(Degraded, ReadsTheHeaderElsewhereWhereASlowTargetIsNeeded) {
   Rig rig(options);
   rig.push({1});
   rig.drop_from_dram(1);
-  const uint32_t first = holder_of(rig, 1, 0), second = holder_of(rig, 1, 1);
+  const uint32_t first = rig.holder_of(1, 0), second = rig.holder_of(1, 1);
   rig.flash.suspect_target = static_cast<int>(first);
   rig.flash.hold_reads = true;  // the header too, so that nothing of the block is there yet
   const auto pull = rig.make_pull({1});
@@ -243,9 +232,9 @@ TEST(Degraded, ReadsWhatItLeftOutWhenAnotherTargetFails) {
   Rig rig(options);
   rig.push({1});
   rig.drop_from_dram(1);
-  const uint32_t first = holder_of(rig, 1, 0), second = holder_of(rig, 1, 1);
+  const uint32_t first = rig.holder_of(1, 0), second = rig.holder_of(1, 1);
   rig.flash.latency_ns = 1 * kMillisecond;
-  hold(rig, first);
+  rig.hold_reads_of(first);
   const auto pull = rig.make_wants({1}, {{0, 1}, {0, 3}, {0, 0}, {0, 2}});
   rig.start(*pull);
   rig.run_for(rig.options.op.hedge_ns / 2);
@@ -270,7 +259,7 @@ TEST(Degraded, ReadsASuspectTargetWhenItIsNeeded) {
   rig.push({1});
   rig.drop_from_dram(1);
   rig.lose(1, 2);
-  rig.flash.suspect_target = static_cast<int>(holder_of(rig, 1, 0));
+  rig.flash.suspect_target = static_cast<int>(rig.holder_of(1, 0));
   const auto pull = rig.make_pull({1});
   rig.start(*pull);
   rig.finish(*pull);
@@ -284,8 +273,8 @@ TEST(Degraded, ReadsTheHeaderElsewhereWhenItsTargetTurnsOutSuspect) {
   Rig rig(coded());
   rig.push({1});
   rig.drop_from_dram(1);
-  const uint32_t stuck = holder_of(rig, 1, 0);
-  hold(rig, stuck);
+  const uint32_t stuck = rig.holder_of(1, 0);
+  rig.hold_reads_of(stuck);
   const auto pull = rig.make_pull({1});
   rig.start(*pull);
   rig.run_for(2 * kMillisecond);
@@ -324,10 +313,10 @@ TEST(Degraded, KeepsABlockOfWhichADeviceHoldsAnExtent) {
   Rig rig(coded());
   rig.push({1});
   rig.drop_from_dram(1);
-  const uint32_t stuck = holder_of(rig, 1, 1);
-  ASSERT_NE(stuck, holder_of(rig, 1, 0));
+  const uint32_t stuck = rig.holder_of(1, 1);
+  ASSERT_NE(stuck, rig.holder_of(1, 0));
   const auto pull = rig.make_pull({1});
-  hold(rig, stuck);
+  rig.hold_reads_of(stuck);
   rig.start(*pull);
   rig.run_for(5 * kMillisecond);
   rig.flash.ok[stuck] = false;
@@ -359,8 +348,8 @@ TEST(Degraded, AHeaderThatIsGivenUpCostsABlockOneTry) {
   Rig rig(options);
   rig.push({1});
   rig.drop_from_dram(1);
-  const uint32_t stuck = holder_of(rig, 1, 0);
-  hold(rig, stuck);
+  const uint32_t stuck = rig.holder_of(1, 0);
+  rig.hold_reads_of(stuck);
   const auto pull = rig.make_pull({1});
   rig.start(*pull);
   rig.run_for(2 * kMillisecond);
@@ -384,10 +373,10 @@ TEST(Degraded, WhatASuspectTargetAlreadyReadsIsLostAtOnce) {
     Rig rig(coded());
     rig.push({1});
     rig.drop_from_dram(1);
-    const uint32_t stuck = holder_of(rig, 1, 1);
-    ASSERT_NE(stuck, holder_of(rig, 1, 0));
+    const uint32_t stuck = rig.holder_of(1, 1);
+    ASSERT_NE(stuck, rig.holder_of(1, 0));
     if (needed) rig.lose(1, 2);
-    hold(rig, stuck);
+    rig.hold_reads_of(stuck);
     const auto pull = rig.make_pull({1});
     rig.start(*pull);
     rig.run_for(2 * kMillisecond);
@@ -416,7 +405,7 @@ struct FullShare {
     }
     for (const uint32_t n : blocks)
       rig.drop_from_dram(n);
-    hold(rig, stuck);
+    rig.hold_reads_of(stuck);
     for (uint32_t i = 0; i < 2; ++i) {
       readers.push_back(rig.make_pull({blocks[i]}));
       readers[i]->part.extent_end = 1;
@@ -432,7 +421,7 @@ struct FullShare {
   }
   uint32_t holder_of_first(uint32_t n) {
     rig.push({n});
-    return holder_of(rig, n, 0);
+    return rig.holder_of(n, 0);
   }
   void wait_for_share(Rig::Pull& pull) {
     rig.start(pull);
@@ -471,7 +460,7 @@ TEST(Degraded, WhoWaitsForAShareOfATargetGoesOnWhenThatIsSuspect) {
 TEST(Degraded, ABlockPinnedBeforeItsHeaderWasGivenUpIsReadElsewhere) {
   FullShare full;
   uint32_t extent = 1;
-  while (holder_of(full.rig, full.blocks[0], extent) != full.stuck)
+  while (full.rig.holder_of(full.blocks[0], extent) != full.stuck)
     ++extent;
   ASSERT_LT(extent, full.rig.table().data_count());
   const auto pull = full.rig.make_pull({full.blocks[0]});
@@ -510,7 +499,7 @@ TEST(Degraded, ReadsABlockAnewOfWhichADeviceHoldsAnExtentThatIsElsewhereNow) {
     spare &= ~(1u << rig.place_of(rig.block(1), p).target);
   const flash::Place copy =
       rig.flash.copy_of(place, static_cast<uint32_t>(std::countr_zero(spare)));
-  hold(rig, place.target);
+  rig.hold_reads_of(place.target);
   const auto first = rig.make_pull({1});
   rig.start(*first);
   rig.run_for(5 * kMillisecond);
@@ -552,7 +541,7 @@ TEST(Degraded, EndsACancelledPullWhileNotesAreOut) {
   Rig rig(coded());
   rig.push({1});
   rig.drop_from_dram(1);
-  hold(rig, holder_of(rig, 1, 1));
+  rig.hold_reads_of(rig.holder_of(1, 1));
   const auto pull = rig.make_pull({1});
   rig.start(*pull);
   rig.run_for(rig.options.op.hedge_ns * 4);

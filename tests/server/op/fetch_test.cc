@@ -155,9 +155,6 @@ TEST(FetchTable, TwoStuckTargetsLeaveTheOthersReads) {
   options.targets = 6;
   options.layer_bytes = {70000, 70000, 70000, 70000};
   Rig rig(options);
-  const auto holder = [&](uint32_t n, uint32_t extent) {
-    return rig.place_of(rig.block(n), flash::position_at(rig.table(), rig.block(n), extent)).target;
-  };
   constexpr uint32_t kBlocks = 12;
   for (uint32_t n = 0; n < kBlocks; ++n) {
     rig.push({n});
@@ -169,7 +166,7 @@ TEST(FetchTable, TwoStuckTargetsLeaveTheOthersReads) {
   std::optional<wire::Want> free;  // of block 0
   for (uint32_t n = 0; n < kBlocks; ++n) {
     for (uint32_t e = 0; e < rig.table().data_count(); ++e) {
-      const bool stuck = holder(n, e) < 2;
+      const bool stuck = rig.holder_of(n, e) < 2;
       if (n == 0 && !stuck) free = wire::Want{0, e};
       if (n == 0 || !stuck) continue;
       waiting.push_back(rig.make_wants({n}, {{0, e}}));

@@ -10,17 +10,6 @@
 namespace varve {
 namespace {
 
-// The target that holds this extent of block n.
-uint32_t holder_of(const Rig& rig, uint32_t n, uint32_t extent) {
-  const uint32_t position = flash::position_at(rig.table(), rig.block(n), extent);
-  return rig.place_of(rig.block(n), position).target;
-}
-
-void hold(Rig& rig, uint32_t target) {
-  rig.flash.hold_reads = true;
-  rig.flash.hold_targets = 1u << target;
-}
-
 RigOptions even() {
   RigOptions options;
   options.op.scheme = {2, 1};
@@ -105,7 +94,7 @@ TEST(PullLost, HoldsLaterLayersBackForAWhileOnly) {
   Thinned thin;
   Rig& rig = thin.rig;
   const uint32_t stuck = rig.place_of(rig.block(3), 2).target;  // parity of 2+1
-  hold(rig, stuck);
+  rig.hold_reads_of(stuck);
   rig.start(*thin.pull);
   rig.run_for(rig.options.op.hedge_ns / 2);
   for (const auto& [extent, block] : thin.pull->order)
@@ -125,7 +114,7 @@ TEST(PullLost, APullEndsWhileWhatItReadAheadIsAtADevice) {
     Thinned thin;
     Rig& rig = thin.rig;
     thin.pull = rig.make_pull({3});
-    hold(rig, rig.place_of(rig.block(3), 2).target);
+    rig.hold_reads_of(rig.place_of(rig.block(3), 2).target);
     rig.start(*thin.pull);
     rig.run_for(2 * kMillisecond);
     EXPECT_EQ(thin.metrics().pull_extents_ahead.value(), 1u);
@@ -147,13 +136,13 @@ TEST(PullLost, WhatTurnsOutLostBringsItsStripeForwardToo) {
   rig.push({1, 2});
   rig.drop_from_dram(1);
   rig.drop_from_dram(2);
-  const uint32_t stuck = holder_of(rig, 1, 2);
-  hold(rig, stuck);
+  const uint32_t stuck = rig.holder_of(1, 2);
+  rig.hold_reads_of(stuck);
   const auto pull = rig.make_pull({1, 2});
   pull->part.extent_first = 2;
   // Somebody else has read the header, elsewhere.
   const auto opener = rig.make_pull({1});
-  opener->part.extent_first = holder_of(rig, 1, 0) == stuck ? 1 : 0;
+  opener->part.extent_first = rig.holder_of(1, 0) == stuck ? 1 : 0;
   opener->part.extent_end = opener->part.extent_first + 1;
   rig.start(*opener);
   rig.finish(*opener);

@@ -59,6 +59,15 @@ class Rig {
   BlockId block(uint32_t n, uint32_t rank = 0) const { return BlockId{id(n), rank}; }
   // Where the fragment of a position lies; of a block that is there.
   flash::Place place_of(const BlockId& block, uint32_t position = 0) const;
+  // The target that holds this extent of block n.
+  uint32_t holder_of(uint32_t n, uint32_t extent) const {
+    return place_of(block(n), flash::position_at(table(), block(n), extent)).target;
+  }
+  // Its reads stay in flight until flash.let_go().
+  void hold_reads_of(uint32_t target) {
+    flash.hold_reads = true;
+    flash.hold_targets = 1u << target;
+  }
   // The bytes that push() writes for extent `e` of block `n`, parity included.
   std::vector<std::byte> bytes_of_extent(uint32_t n, uint32_t e) const;
   const ExtentTable& table(uint32_t rank = 0) const { return format.tables[rank]; }
