@@ -43,12 +43,11 @@ varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier se
                             server/session server/host)
 varve_program(varved server DEPS common/base common/time server/config server/host server/node)
 if(TARGET varved)
-  add_test(NAME e2e/varved
-           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/varved_test.py $<TARGET_FILE:varved>)
-  set_tests_properties(e2e/varved PROPERTIES TIMEOUT 300)
-  add_test(NAME e2e/stale
-           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/stale_test.py $<TARGET_FILE:varved>)
-  set_tests_properties(e2e/stale PROPERTIES TIMEOUT 300)
+  foreach(name varved stale settings)
+    add_test(NAME e2e/${name}
+             COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/${name}_test.py $<TARGET_FILE:varved>)
+    set_tests_properties(e2e/${name} PROPERTIES TIMEOUT 300)
+  endforeach()
 endif()
 
 varve_room(client DEPS ${kCommon} DOORS varve.h DOUBLES)

@@ -151,18 +151,35 @@ LogLevel log_level(const std::string& name) {
   return LogLevel::kInfo;
 }
 
+// Settings of the command line, its file and this machine; answers all that is wrong with them.
+std::vector<std::string> complete(CommandLine& line, const Machine& machine) {
+  std::vector<std::string> problems = std::move(line.problems);
+  if (!line.config.config_file.empty()) {
+    std::string text;
+    const Failure failure = load_config(line.config.config_file, &text);
+    if (failure.ok()) read_config(text, line.config, problems);
+    if (!failure.ok()) problems.push_back(failure.text);
+  }
+  settle(line.config, machine);
+  for (std::string& problem : line.config.problems())
+    problems.push_back(std::move(problem));
+  return problems;
+}
+
 int varved_main(int argc, const char* const* argv) {
   CommandLine line = parse_command_line(argc, argv);
   if (line.exit_code >= 0) {
-    std::fputs(line.text.c_str(), line.exit_code == 0 ? stdout : stderr);
+    std::fputs(line.text.c_str(), stdout);
     return line.exit_code;
   }
   const Machine machine = read_machine("");
-  settle(line.config, machine);
-  const std::vector<std::string> problems = line.config.problems();
+  const std::vector<std::string> problems = complete(line, machine);
   for (const std::string& problem : problems)
     std::fprintf(stderr, "varved: %s\n", problem.c_str());
-  if (!problems.empty()) return kExitUsage;
+  if (!problems.empty()) {
+    std::fputs("varved --help lists the settings\n", stderr);
+    return kExitUsage;
+  }
   if (line.config.print_config) {
     std::vector<uint64_t> existing_bytes;
     for (uint32_t t = 0; t < line.config.targets; ++t)

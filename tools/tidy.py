@@ -77,6 +77,7 @@ LIBRARY_HEADERS = [
     (r"xxh\w*\.h", ("common/base/",)),
     (r"liburing", ("common/reactor/",)),
     (r"CLI/", ("server/config/",)),
+    (r"toml\+\+/", ("server/config/",)),
     (r"nlohmann/", ()),
     (r"(?:gtest|gmock|benchmark)/", ()),
 ]

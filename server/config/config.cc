@@ -1,22 +1,14 @@
-// Checks, machine-dependent defaults and the printed form of the settings.
-#include "server/config/config.h"
-
+// Checks of the settings, and what depends on the machine.
 #include <algorithm>
+#include <optional>
+
+#include "server/config/setting.h"
 
 namespace varve {
 
 namespace {
 
-constexpr uint64_t kDramFloor = 64 * kMiB;
 constexpr uint64_t kDramDefaultMax = kGiB;
-constexpr uint64_t kDramMax = 4096 * kGiB;
-constexpr uint32_t kShardsMax = 16;  // = slices of a large target: a shard owns whole slices
-constexpr uint32_t kScrubIntervalMin = 60, kScrubIntervalMax = 366 * 24 * 3600;
-constexpr uint32_t kRepairMbMax = 100000;
-constexpr uint32_t kTargetsMaxSetting = 32;
-// 16 slices of at least 6 segments of 4 MiB and two checkpoint areas.
-constexpr uint64_t kTargetFloor = 400 * kMiB;
-constexpr uint64_t kTargetMax = 256 * 1024 * kGiB;
 constexpr uint64_t kBlocksFloor = 512, kBlocksCeiling = 1 << 14;
 // Of a shard. The ceiling is what an index can name; memory that is not there refuses the start
 // before, so that the node has as much room with fewer shards.
@@ -39,30 +31,47 @@ uint64_t fragments_of(uint64_t flash_bytes) {
   return flash_bytes / kFragmentEvery;
 }
 
-bool has_port(std::string_view address) {
+// None: it is not HOST:PORT. A host with colons of its own stands in brackets, or nobody could tell
+// its port.
+std::optional<uint32_t> port_of(std::string_view address) {
   const size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos || colon + 1 == address.size() || colon == 0) return false;
+  if (colon == std::string_view::npos || colon + 1 == address.size() || colon == 0)
+    return std::nullopt;
+  const std::string_view host = address.substr(0, colon);
+  const bool bracketed = host.front() == '[' && host.back() == ']';
+  if (host.find(':') != std::string_view::npos && !bracketed) return std::nullopt;
   uint32_t port = 0;
   for (const char c : address.substr(colon + 1)) {
-    if (c < '0' || c > '9') return false;
+    if (c < '0' || c > '9') return std::nullopt;
     port = port * 10 + static_cast<uint32_t>(c - '0');
-    if (port > 65535) return false;
+    if (port > 65535) return std::nullopt;
   }
-  return true;
+  return port;
 }
 
-void check_range(std::vector<std::string>& problems, const char* option, uint64_t value,
-                 uint64_t low, uint64_t high) {
-  if (value >= low && value <= high) return;
-  problems.push_back(std::string(option) + " is " + std::to_string(value) + "; it must be " +
-                     std::to_string(low) + " to " + std::to_string(high));
-}
-
-void check_bytes(std::vector<std::string>& problems, const char* option, uint64_t value,
-                 uint64_t low, uint64_t high) {
-  if (value >= low && value <= high) return;
-  problems.push_back(std::string(option) + " is " + bytes_text(value) + "; it must be " +
-                     bytes_text(low) + " to " + bytes_text(high));
+// Numbers and sizes against the limits of the table.
+void check_limits(std::vector<std::string>& problems, const ServerConfig& config) {
+  for (const Setting& setting : settings()) {
+    const Field field = setting.field(const_cast<ServerConfig&>(config));  // it is only read
+    uint64_t value = 0;
+    const bool size = std::holds_alternative<SizeField>(field);
+    if (size) {
+      value = *std::get<SizeField>(field).bytes;
+    } else if (std::holds_alternative<uint32_t*>(field)) {
+      value = *std::get<uint32_t*>(field);
+    } else if (std::holds_alternative<uint64_t*>(field)) {
+      value = *std::get<uint64_t*>(field);
+    } else {
+      continue;
+    }
+    const bool relaxed = config.testing && setting.low_testing != kNoLimit;
+    const uint64_t low = relaxed ? setting.low_testing : setting.low;
+    if (value == 0 && setting.zero != nullptr && setting.derived == nullptr) continue;
+    if (value >= low && value <= setting.high) continue;
+    const auto text = [size](uint64_t v) { return size ? bytes_text(v) : std::to_string(v); };
+    problems.push_back(config.name_of(setting.option) + " is " + text(value) + "; it must be " +
+                       text(low) + " to " + text(setting.high));
+  }
 }
 
 // What rebuilding a fragment of the largest block that a push may bring takes: the fragment, at
@@ -86,21 +95,22 @@ std::string twin_of(std::vector<std::string> texts) {
 
 // A path stands on a line of its own in targets.list and in the log, so it must leave both
 // readable.
-void check_path(std::vector<std::string>& problems, const char* option, const std::string& path) {
+void check_path(std::vector<std::string>& problems, const std::string& name,
+                const std::string& path) {
   const bool control = std::any_of(path.begin(), path.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
   });
   if (control) {
-    problems.push_back(std::string(option) + " has a control character; rename the path");
+    problems.push_back(name + " has a control character; rename the path");
   } else if (path.starts_with(' ')) {
-    problems.push_back(std::string(option) + " \"" + path +
-                       "\" begins with a blank; begin it with ./ or /");
+    problems.push_back(name + " \"" + path + "\" begins with a blank; begin it with ./ or /");
   }
 }
 
 // Of targets that are to be taken out: they must be there, and the others must be enough.
 void check_drains(std::vector<std::string>& problems, const ServerConfig& config) {
   if (config.drain_targets.empty() || config.targets > kTargetsMaxSetting) return;
+  const std::string name = config.name_of("--drain-target");
   std::string known;
   uint32_t left = 0;
   std::vector<std::string> unknown = config.drain_targets;
@@ -111,19 +121,90 @@ void check_drains(std::vector<std::string>& problems, const ServerConfig& config
     std::erase(unknown, path);
   }
   for (const std::string& path : unknown)
-    problems.push_back("--drain-target " + path + " is no target of this node; it has " + known);
+    problems.push_back(name + " " + path + " is no target of this node; it has " + known);
   if (const std::string twin = twin_of(config.drain_targets); !twin.empty())
-    problems.push_back("--drain-target " + twin + " is given twice");
+    problems.push_back(name + " " + twin + " is given twice");
   const uint32_t width = config.scheme.width();
   if (unknown.empty() && left < width) {
-    problems.push_back("--drain-target leaves " + std::to_string(left) + " targets, but scheme " +
+    problems.push_back(name + " leaves " + std::to_string(left) + " targets, but scheme " +
                        config.scheme.text() + " puts a block on " + std::to_string(width) +
                        ", so nothing could be moved; give " + std::to_string(width - left) +
                        " targets more");
   }
   if (config.repair_mb_per_s == 0) {
+    problems.push_back(name + " is the work of repair, and " + config.name_of("--repair-mb-per-s") +
+                       " is 0; give it a rate");
+  }
+}
+
+// How many targets there are, what they are called and how blocks lie on them.
+void check_targets(std::vector<std::string>& problems, const ServerConfig& config) {
+  // What follows from a value that could not be read is no problem of its own.
+  for (const char* option : {"--targets", "--target", "--scheme", "--drain-target"}) {
+    if (std::find(config.unread.begin(), config.unread.end(), option) != config.unread.end()) {
+      return;
+    }
+  }
+  const uint32_t targets = config.targets;
+  const size_t named = config.target_paths.size();
+  if (named > 0 && named != targets) {
+    problems.push_back(config.name_of("--target") + " is given " + std::to_string(named) +
+                       " times but " + config.name_of("--targets") + " is " +
+                       std::to_string(targets) + "; leave --targets out or make them equal");
+  }
+  const Scheme& scheme = config.scheme;
+  VARVE_ASSERT(scheme.valid(), scheme.k, scheme.m);  // no other can be read
+  if (targets > 0 && targets < scheme.k) {
+    problems.push_back(config.name_of("--scheme") + " " + scheme.text() +
+                       " stores every block on at least " + std::to_string(scheme.k) +
+                       " targets, but there are " + std::to_string(targets) + "; give " +
+                       std::to_string(scheme.width()) + " or more, or another --scheme");
+  }
+  if (const std::string twin = twin_of(config.target_paths); !twin.empty())
+    problems.push_back(config.name_of("--target") + " " + twin + " is given twice");
+  if (named == 0 || named == targets) check_drains(problems, config);
+  if (config.faults.sticks() && config.faults.stuck_target >= targets) {
+    problems.push_back(config.name_of("--fault-stuck-target") + " is " +
+                       std::to_string(config.faults.stuck_target) +
+                       ", but targets are numbered from 0 and there are " +
+                       std::to_string(targets));
+  }
+}
+
+// Folder, files and devices.
+void check_paths(std::vector<std::string>& problems, const ServerConfig& config) {
+  const std::string data = config.name_of("--data"), target = config.name_of("--target");
+  if (config.data_dir.empty()) problems.push_back(data + " is empty; name a folder");
+  check_path(problems, data, config.data_dir);
+  for (const std::string& path : config.target_paths) {
+    if (path.empty()) problems.push_back(target + " is empty; name a file or a block device");
+    check_path(problems, target, path);
+  }
+  check_path(problems, "--config", config.config_file);
+  // An empty one that is given may be a variable that is not set: it must not switch a token off.
+  const struct {
+    const char* option;
+    const std::string& value;
+    const char* without;
+  } files[] = {{"--token-file", config.token_file, " for no token"},
+               {"--metrics-file", config.metrics_file, ""},
+               {"--config", config.config_file, ""}};
+  for (const auto& file : files) {
+    if (!file.value.empty() || !config.is_given(file.option)) continue;
+    problems.push_back(config.name_of(file.option) + " is empty; name a file, or leave it out" +
+                       file.without);
+  }
+}
+
+void check_listeners(std::vector<std::string>& problems, const ServerConfig& config) {
+  const std::string listen = config.name_of("--listen");
+  if (!port_of(config.listen)) {
+    problems.push_back(listen + " is \"" + config.listen +
+                       "\"; it must be HOST:PORT, like 127.0.0.1:7440 or [::1]:7440");
+  } else if (!is_loopback(config.listen) && config.token_file.empty()) {
     problems.push_back(
-        "--drain-target is the work of repair, and --repair-mb-per-s is 0; give it a rate");
+        listen + " " + config.listen +
+        " is not loopback, so a token is needed: give --token-file, or listen on 127.0.0.1");
   }
 }
 
@@ -143,70 +224,21 @@ const char* io_setting_name(IoSetting io) {
 
 std::vector<std::string> ServerConfig::problems() const {
   std::vector<std::string> out;
-  if (data_dir.empty()) out.push_back("--data is empty; name a folder");
-  check_path(out, "--data", data_dir);
-  for (const std::string& path : target_paths) {
-    if (path.empty()) out.push_back("--target is empty; name a file or a block device");
-    check_path(out, "--target", path);
-  }
-  const auto is_given = [this](const char* option) {
-    return std::find(from_command_line.begin(), from_command_line.end(), option) !=
-           from_command_line.end();
-  };
-  if (token_file.empty() && is_given("--token-file")) {
-    out.push_back("--token-file is empty; name a file, or leave the option out for no token");
-  }
-  if (metrics_file.empty() && is_given("--metrics-file")) {
-    out.push_back("--metrics-file is empty; name a file, or leave the option out");
-  }
-  if (!has_port(listen)) {
-    out.push_back("--listen is \"" + listen + "\"; it must be HOST:PORT, like 127.0.0.1:7440");
-  } else if (!is_loopback(listen) && token_file.empty()) {
-    out.push_back(
-        "--listen " + listen +
-        " is not loopback, so a token is needed: give --token-file, or listen on 127.0.0.1");
-  }
-  check_range(out, "--targets", targets, 1, kTargetsMaxSetting);
-  if (!target_paths.empty() && target_paths.size() != targets) {
-    out.push_back("--target is given " + std::to_string(target_paths.size()) +
-                  " times but --targets is " + std::to_string(targets) +
-                  "; leave --targets out or make them equal");
-  }
-  VARVE_ASSERT(scheme.valid(), scheme.k, scheme.m);  // the command line takes no other
-  if (targets > 0 && targets < scheme.k) {
-    out.push_back("--scheme " + scheme.text() + " stores every block on at least " +
-                  std::to_string(scheme.k) + " targets, but there are " + std::to_string(targets) +
-                  "; give " + std::to_string(scheme.width()) + " or more, or another --scheme");
-  }
-  if (const std::string twin = twin_of(target_paths); !twin.empty())
-    out.push_back("--target " + twin + " is given twice");
-  if (target_paths.empty() || target_paths.size() == targets) check_drains(out, *this);
-  check_bytes(out, "--target-bytes", target_bytes, kTargetFloor, kTargetMax);
+  check_paths(out, *this);
+  check_listeners(out, *this);
+  check_limits(out, *this);
+  check_targets(out, *this);
   if (target_bytes % kPageBytes != 0) {
-    out.push_back("--target-bytes is " + bytes_text(target_bytes) +
+    out.push_back(name_of("--target-bytes") + " is " + bytes_text(target_bytes) +
                   "; it must be a multiple of 4KiB");
   }
-  check_bytes(out, "--dram-bytes", dram_bytes, kDramFloor, kDramMax);
-  check_range(out, "--shards", shards, 1, kShardsMax);
-  check_range(out, "--sessions", sessions, 1, 4096);
-  check_range(out, "--drain-ms", drain_ms, 100, 600000);
-  // Whoever tests wants to see rot found while it waits.
-  const uint32_t scrub_min = testing ? 1 : kScrubIntervalMin;
-  if (scrub_interval_s != 0)
-    check_range(out, "--scrub-interval-s", scrub_interval_s, scrub_min, kScrubIntervalMax);
-  check_range(out, "--sibling-ms-max", sibling_ms_max, 1000, 3600000);
-  check_range(out, "--repair-mb-per-s", repair_mb_per_s, 0, kRepairMbMax);
-  check_range(out, "--fault-spill-per-mille", faults.spill_per_mille, 0, 1000);
   if (faults.spill_per_mille > 0 && !faults.volatile_cache) {
-    out.push_back(
-        "--fault-spill-per-mille needs --fault-volatile-cache: there is nothing to spill");
-  }
-  if (faults.sticks() && faults.stuck_target >= targets) {
-    out.push_back("--fault-stuck-target is " + std::to_string(faults.stuck_target) +
-                  ", but targets are numbered from 0 and there are " + std::to_string(targets));
+    out.push_back(name_of("--fault-spill-per-mille") +
+                  " needs --fault-volatile-cache: there is nothing to spill");
   }
   if (log_level != "debug" && log_level != "info" && log_level != "warn" && log_level != "error") {
-    out.push_back("--log-level is \"" + log_level + "\"; it must be debug, info, warn or error");
+    out.push_back(name_of("--log-level") + " is \"" + log_level +
+                  "\"; it must be debug, info, warn or error");
   }
   if (faults.any() && !testing) {
     out.push_back("--fault-* options break promises on purpose; they need --i-am-testing as well");
@@ -229,16 +261,43 @@ std::string ServerConfig::metrics_path() const {
   return metrics_file.empty() ? data_dir + "/metrics.prom" : metrics_file;
 }
 
+const Origin* ServerConfig::origin(std::string_view option) const {
+  const auto found = std::find_if(origins.begin(), origins.end(),
+                                  [option](const Origin& o) { return o.option == option; });
+  return found == origins.end() ? nullptr : &*found;
+}
+
+bool ServerConfig::is_given(std::string_view option) const {
+  const Origin* from = origin(option);
+  return from != nullptr &&
+         (from->kind == Origin::Kind::kFile || from->kind == Origin::Kind::kCommandLine);
+}
+
+std::string ServerConfig::name_of(std::string_view option) const {
+  const Setting* setting = find_setting(option);
+  VARVE_ASSERT(setting != nullptr);
+  const Origin* from = origin(option);
+  if (from == nullptr || from->kind != Origin::Kind::kFile) return setting->option;
+  return config_file + ":" + std::to_string(from->line) + ": " + key_of(*setting);
+}
+
 void settle(ServerConfig& config, const Machine& machine) {
-  if (config.shards == 0) config.shards = std::clamp(machine.cores / 2, 1u, kShardsMax);
+  const auto derive = [&config](const char* option, Origin::Kind kind) {
+    std::erase_if(config.origins, [option](const Origin& o) { return o.option == option; });
+    config.origins.push_back({option, kind, 0});
+  };
+  if (config.shards == 0) {
+    config.shards = std::clamp(machine.cores / 2, 1u, kShardsMax);
+    derive("--shards", Origin::Kind::kMachine);
+  }
   if (config.dram_bytes == 0) {
     config.dram_bytes = std::clamp(round_down(machine.memory_available_bytes / 4, kMiB), kDramFloor,
                                    kDramDefaultMax);
+    derive("--dram-bytes", Origin::Kind::kMachine);
   }
-  if (!config.target_paths.empty() &&
-      std::find(config.from_command_line.begin(), config.from_command_line.end(), "--targets") ==
-          config.from_command_line.end()) {
+  if (!config.target_paths.empty() && !config.is_given("--targets")) {
     config.targets = static_cast<uint32_t>(config.target_paths.size());
+    derive("--targets", Origin::Kind::kTargetList);
   }
 }
 
@@ -295,54 +354,6 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
   return sizes;
 }
 
-std::string ServerConfig::print(const std::vector<uint64_t>& existing_bytes) const {
-  std::string out;
-  const auto line = [&](const char* option, const std::string& value, bool derived = false) {
-    const bool given = std::find(from_command_line.begin(), from_command_line.end(), option) !=
-                       from_command_line.end();
-    out += std::string(option + 2) + " = " + (value.empty() ? "(none)" : value) + "  (" +
-           (given     ? "command line"
-            : derived ? "this machine"
-                      : "default") +
-           ")\n";
-  };
-  line("--data", data_dir);
-  line("--listen", listen);
-  line("--token-file", token_file);
-  line("--targets", std::to_string(targets));
-  for (uint32_t i = 0; i < targets; ++i) {
-    const uint64_t bytes = i < existing_bytes.size() ? existing_bytes[i] : 0;
-    line("--target",
-         target_path(i) + (bytes > 0 ? ", " + bytes_text(bytes) + " as it is"
-                                     : (target_paths.empty() ? ", to be created" : "")));
-  }
-  line("--target-bytes", bytes_text(target_bytes));
-  line("--scheme", scheme.text());
-  line("--create-targets", create_targets ? "on" : "off");
-  line("--accept-stale", accept_stale ? "on" : "off");
-  line("--free-floor-bytes", bytes_text(free_floor_bytes));
-  line("--dram-bytes", bytes_text(dram_bytes), true);
-  line("--shards", std::to_string(shards), true);
-  line("--io", io_setting_name(io));
-  line("--sessions", std::to_string(sessions));
-  line("--metrics-file", metrics_path());
-  line("--drain-ms", std::to_string(drain_ms));
-  line("--scrub-interval-s", std::to_string(scrub_interval_s));
-  line("--repair-mb-per-s", std::to_string(repair_mb_per_s));
-  for (const std::string& path : drain_targets)
-    line("--drain-target", path);
-  line("--sibling-ms-max", std::to_string(sibling_ms_max));
-  line("--log-level", log_level);
-  line("--fault-volatile-cache", faults.volatile_cache ? "on" : "off");
-  line("--fault-spill-per-mille", std::to_string(faults.spill_per_mille));
-  line("--fault-seed", std::to_string(faults.seed));
-  line("--fault-ack-before-flush", faults.ack_before_flush ? "on" : "off");
-  line("--fault-purge-before-flush", faults.purge_before_flush ? "on" : "off");
-  line("--fault-stuck-target", faults.sticks() ? std::to_string(faults.stuck_target) : "");
-  line("--i-am-testing", testing ? "on" : "off");
-  return out;
-}
-
 Result<uint64_t> parse_bytes(std::string_view text) {
   uint64_t value = 0;
   size_t digits = 0;
@@ -369,7 +380,8 @@ std::string bytes_text(uint64_t bytes) {
     uint64_t bytes;
     const char* name;
   };
-  for (const Unit unit : {Unit{kGiB, "GiB"}, Unit{kMiB, "MiB"}, Unit{kKiB, "KiB"}}) {
+  for (const Unit unit :
+       {Unit{1024 * kGiB, "TiB"}, Unit{kGiB, "GiB"}, Unit{kMiB, "MiB"}, Unit{kKiB, "KiB"}}) {
     if (bytes >= unit.bytes && bytes % unit.bytes == 0) {
       return std::to_string(bytes / unit.bytes) + unit.name;
     }

@@ -1,12 +1,15 @@
-// config: every setting of a daemon, in one struct, from the command line to checked values.
+// config: every setting of a daemon, in one struct, from command line and file to checked values.
 //
-// Owns: ServerConfig (fields with unit, default, reason), its command line, its checks (all
-// problems at once), its defaults that depend on the machine, and the text of --print-config.
-// Called by main, which alone touches the system: what config needs to know of it comes in as
-// values (Machine). Pure. Invariants:
-//   G1 an unknown option or value is refused with a text that says what is known (I12).
+// Owns: ServerConfig, the table of its settings (setting.h: section, option, unit, limits, reason),
+// what the command line and a file say of them, their checks (all problems at once), the defaults
+// that depend on the machine, and the text of --print-config. The command line wins over the file,
+// the file over the default. Called by main, which alone touches the system: what config needs to
+// know of it comes in as values (Machine, the text of the file). Pure. Invariants:
+//   G1 an unknown option, section, key or value is refused with a text that says where it stands
+//      and what is known (I12).
 //   G2 a config without problems() needs no further check of its values by anybody.
 //   G3 what breaks promises on purpose (faults, the mutant) needs --i-am-testing and is loud.
+//   G4 what --print-config prints is a file with which the same daemon starts.
 #pragma once
 
 #include <cstdint>
@@ -44,67 +47,59 @@ struct FaultSettings {
   }
 };
 
+// Whence a value comes when it is not the default.
+struct Origin {
+  enum class Kind : uint8_t { kMachine, kTargetList, kFile, kCommandLine };
+  std::string option;
+  Kind kind = Kind::kCommandLine;
+  uint32_t line =
+      0;  // of the file; with kCommandLine that of the value which is overruled, 0: none
+};
+
+// What each field is, its limits and the reason of its default: the table in table.cc.
 struct ServerConfig {
-  // Everything the daemon owns lies here unless a path says otherwise; created when absent.
   std::string data_dir = "./varve-data";
-  // Loopback, because without a token the network border is the only authority.
   std::string listen = "127.0.0.1:7440";
-  std::string token_file;  // bearer token; empty = loopback peers only
-  // File-backed targets in data_dir, so that a first start needs no drive of its own.
+  std::string token_file;  // empty = loopback peers only
   uint32_t targets = 4;
-  std::vector<std::string> target_paths;  // instead: files or block devices
-  uint64_t target_bytes = kGiB;           // of a target file that is created
-  // How blocks are coded over the targets; fixed when they are formatted. No redundancy by default:
-  // a cache may lose a drive, and a first start should not need three of them.
+  std::vector<std::string> target_paths;  // instead of files in data_dir
+  uint64_t target_bytes = kGiB;
   Scheme scheme;
-  // A known node whose target is missing starts without it: a file made anew in its place would
-  // hide the loss. This says that it is to be made.
   bool create_targets = false;
-  // Targets that missed purges bring purged blocks back where none is there that saw them; nobody
-  // but the operator may take that.
   bool accept_stale = false;
-  uint64_t free_floor_bytes =
-      2 * kGiB;  // a file system is never filled below this by creating targets
-  // 0 = a quarter of the available memory, at most 1 GiB: it is touched at start, and a first start
-  // should take seconds, not a minute.
-  uint64_t dram_bytes = 0;
-  // 0 = half of the cores, at least 1: the other half is for the engines on the same machine.
-  uint32_t shards = 0;
-  IoSetting io =
-      IoSetting::kAuto;  // io_uring where the kernel lets us, else epoll, said in the log
-  // Clients at once; an engine has one per worker process. What one costs: docs/OPERATIONS.md.
+  uint64_t free_floor_bytes = 2 * kGiB;
+  uint64_t dram_bytes = 0;  // 0 = by the machine
+  uint32_t shards = 0;      // 0 = by the machine
+  IoSetting io = IoSetting::kAuto;
   uint32_t sessions = 256;
-  std::string metrics_file;   // empty = DATA/metrics.prom, rewritten every second
-  uint32_t drain_ms = 10000;  // bound of a graceful stop
-  // Every live fragment is read and verified once in this time; 0 = never. A day, because rot that
-  // is found while a copy exists elsewhere is cheap, and a drive does not notice a day's pace.
-  uint32_t scrub_interval_s = 24 * 3600;
-  // Fragments that blocks lack are rebuilt at this rate of bytes written, of the whole node and on
-  // average; 0 = never. MB are millions. A fifth of what one drive of today takes: a lost TB is
-  // back in an hour and a half, and readers, who go first, hardly notice.
-  uint32_t repair_mb_per_s = 200;
-  // Targets, by their paths, that are to be taken out though they work: they get no new fragment,
-  // and repair copies what they hold to the others. None by default.
+  std::string metrics_file;  // empty = DATA/metrics.prom
+  uint32_t drain_ms = 10000;
+  uint32_t scrub_interval_s = 24 * 3600;  // 0 = never
+  uint32_t repair_mb_per_s = 200;         // MB are millions; 0 = never
   std::vector<std::string> drain_targets;
-  // The ranks of a run come together or not at all: one that lacks a rank for longer is dropped,
-  // within twice this time.
   uint32_t sibling_ms_max = 60000;
-  std::string log_level = "info";  // debug, info, warn, error
+  std::string log_level = "info";
   FaultSettings faults;
-  bool testing = false;  // --i-am-testing
+  bool testing = false;
   bool print_config = false;
 
-  std::vector<std::string> from_command_line;  // names of the options that were given
+  std::string config_file;          // of --config; empty = none
+  std::vector<Origin> origins;      // of what was given or derived, each setting at most once
+  std::vector<std::string> unread;  // options whose value could not be read, and was said so
 
-  // All of them, each a sentence that names the option; empty = good.
+  // All of them, each a sentence that names the setting; empty = good.
   std::vector<std::string> problems() const;
-  // One line per setting: name = value (origin). existing_bytes[i] is what target i has already,
-  // 0 = it would be created: its size counts then, whatever --target-bytes says.
+  // The effective values as a file (G4), each with its origin. existing_bytes[i] is what target i
+  // has already, 0 = it would be created: its size counts then, whatever --target-bytes says.
   std::string print(const std::vector<uint64_t>& existing_bytes = {}) const;
   std::string target_path(uint32_t index) const;
   // Whether --drain-target names it.
   bool drains(uint32_t index) const;
   std::string metrics_path() const;
+  const Origin* origin(std::string_view option) const;  // null: it is the default
+  bool is_given(std::string_view option) const;         // by command line or file
+  // How to speak of it: "--shards", or "FILE:3: shards" where the file has it.
+  std::string name_of(std::string_view option) const;
 };
 
 // What this process may use of the machine it runs on, containers included.
@@ -113,7 +108,7 @@ struct Machine {
   uint64_t memory_available_bytes = 0;  // 0 = unknown
   uint64_t memory_limit_bytes = 0;      // the smallest of the cgroups above us; 0 = none
 };
-// Replaces the zeros that mean "depends on the machine".
+// Replaces the zeros that mean "depends on the machine", and counts the targets that are named.
 void settle(ServerConfig& config, const Machine& machine);
 // Why the settings do not fit this machine, one sentence with numbers and remedy; empty = they do.
 // Memory that is promised and not there ends in a kill without a word. `flash_bytes`: of all
@@ -140,14 +135,17 @@ struct ShardSizes {
 };
 ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes);
 
-// exit_code >= 0: print `text` (to stdout when 0, else stderr) and exit with it. Else: serve
-// `config`.
+// exit_code >= 0: print `text` and exit with it. Else `config` has what could be read, and
+// `problems` says of each argument that could not what is wrong with it.
 struct CommandLine {
   ServerConfig config;
   int exit_code = -1;
   std::string text;
+  std::vector<std::string> problems;
 };
 CommandLine parse_command_line(int argc, const char* const* argv);
+// Takes from the text of config.config_file (TOML) what the command line does not say already.
+void read_config(std::string_view text, ServerConfig& config, std::vector<std::string>& problems);
 const char* version_text();  // "varved 0.1 (wire 1, format 1)"
 
 // "64MiB", "1GiB", "4096" (bytes), "16KiB". kInvalid for anything else.

@@ -38,6 +38,8 @@ std::string place_of(const std::string& path) {
   return folder + "/" + path.substr(name);
 }
 
+constexpr off_t kConfigBytesMax = 64 * 1024;
+
 constexpr std::string_view kMetricsBegin = "# HELP ";
 constexpr off_t kCutBytesMax = 16 * 1024 * 1024;
 
@@ -98,6 +100,28 @@ bool read_file(const std::string& path, std::string* content) {
   ::close(fd);
   errno = error;
   return n == 0;
+}
+
+Failure load_config(const std::string& config_file, std::string* text) {
+  VARVE_ASSERT(text != nullptr && !config_file.empty());
+  const auto refused = [&config_file](const std::string& why) {
+    return Failure{kExitUsage, "--config " + config_file + why};
+  };
+  struct stat info = {};
+  // Opening a pipe would wait for its writer, and reading a device for whoever types.
+  if (::stat(config_file.c_str(), &info) != 0) {
+    return refused(errno_suffix(errno) + "; check the path");
+  }
+  if (S_ISDIR(info.st_mode)) return refused(" is a folder; name the file in it");
+  if (!S_ISREG(info.st_mode)) return refused(" is no regular file; copy the settings to one");
+  if (info.st_size > kConfigBytesMax) {
+    return refused(" has " + std::to_string(info.st_size) + " bytes; settings are at most " +
+                   std::to_string(kConfigBytesMax));
+  }
+  if (!read_file(config_file, text)) {
+    return refused(errno_suffix(errno) + "; check its permissions");
+  }
+  return {};
 }
 
 int32_t replace_file(const std::string& path, std::string_view content, Durability durability) {

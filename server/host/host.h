@@ -38,6 +38,8 @@ std::string errno_suffix(int32_t errno_value);
 
 // At most 1 MiB. False with errno when it cannot be read; ENOENT is an answer, not a fault.
 [[nodiscard]] bool read_file(const std::string& path, std::string* content);
+// A file of settings, whole; a failure is one of the setting (kExitUsage).
+Failure load_config(const std::string& config_file, std::string* text);
 enum class Durability : uint8_t { kNone, kPowerCut };
 // Answers 0 or the errno of the first step that failed (H2).
 [[nodiscard]] int32_t replace_file(const std::string& path, std::string_view content,

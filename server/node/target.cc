@@ -46,9 +46,7 @@ void say_prepared(const Start& start, uint32_t index, const flash::TargetInfo& i
                   : "",
        to_hex(super.target_uuid).c_str(), mib, super.boot_generation);
   const ServerConfig& config = start.config;
-  const bool size_given =
-      std::find(config.from_command_line.begin(), config.from_command_line.end(),
-                "--target-bytes") != config.from_command_line.end();
+  const bool size_given = config.is_given("--target-bytes");
   if (!info.formatted_now && size_given && super.capacity_bytes != config.target_bytes) {
     logf(LogLevel::kWarn, "main",
          "target %u is %" PRIu64 " MiB as formatted; --target-bytes %s applies to new files only",

@@ -229,14 +229,6 @@ class VarvedTest(unittest.TestCase):
         text = self.refused(3, "--data", other, "--listen", address, *SMALL)
         self.assertIn(address, text)
 
-    def test_bad_settings_all_at_once(self):
-        text = self.refused(2, "--shards", "99", "--target-bytes", "1MiB", "--listen", "0.0.0.0:1")
-        self.assertIn("--shards is 99", text)
-        self.assertIn("--target-bytes is 1MiB", text)
-        self.assertIn("--token-file", text)
-        self.assertIn("did you mean --shards", self.refused(2, "--shard", "1"))
-        self.assertIn("--i-am-testing", self.refused(2, "--fault-volatile-cache"))
-
     def test_a_foreign_target_is_refused_and_untouched(self):
         path = os.path.join(self.folder.name, "foreign")
         content = b"somebody's photos" * 4096
@@ -468,13 +460,6 @@ class VarvedTest(unittest.TestCase):
                      "token none", "metrics ", "formatted, uuid"):
             self.assertIn(said, daemon.log())
         self.assertEqual(daemon.stop(), 0)
-
-    def test_print_config_says_where_values_come_from(self):
-        result = subprocess.run([VARVED, "--print-config", "--shards", "2"], capture_output=True,
-                                text=True, timeout=10, check=True)
-        self.assertIn("shards = 2  (command line)", result.stdout)
-        self.assertIn("target-bytes = 1GiB  (default)", result.stdout)
-        self.assertIn("scheme = 1+0  (default)", result.stdout)
 
     def test_faults_are_loud(self):
         daemon = self.start("--i-am-testing", "--fault-volatile-cache", "--fault-ack-before-flush")

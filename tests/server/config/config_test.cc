@@ -46,6 +46,7 @@ TEST(Config, EveryBadSettingHasItsSentence) {
   const Case cases[] = {
       {"--data is empty", [](ServerConfig& c) { c.data_dir = ""; }},
       {"--data has a control character", [](ServerConfig& c) { c.data_dir = "a\nb"; }},
+      {"--config has a control character", [](ServerConfig& c) { c.config_file = "a\nb"; }},
       {"--data \" a\" begins with a blank; begin it with ./",
        [](ServerConfig& c) { c.data_dir = " a"; }},
       {"--target is empty",
@@ -67,6 +68,7 @@ TEST(Config, EveryBadSettingHasItsSentence) {
       {"must be HOST:PORT", [](ServerConfig& c) { c.listen = "127.0.0.1"; }},
       {"must be HOST:PORT", [](ServerConfig& c) { c.listen = "127.0.0.1:70000"; }},
       {"must be HOST:PORT", [](ServerConfig& c) { c.listen = ":7440"; }},
+      {"must be HOST:PORT", [](ServerConfig& c) { c.listen = "::1:0"; }},
       {"is not loopback, so a token is needed", [](ServerConfig& c) { c.listen = "0.0.0.0:7440"; }},
       {"is not loopback, so a token is needed",
        [](ServerConfig& c) { c.listen = "127.evil.example:1"; }},
@@ -93,6 +95,7 @@ TEST(Config, EveryBadSettingHasItsSentence) {
       {"--repair-mb-per-s is 100001", [](ServerConfig& c) { c.repair_mb_per_s = 100001; }},
       {"--sibling-ms-max is 999", [](ServerConfig& c) { c.sibling_ms_max = 999; }},
       {"--log-level is \"loud\"", [](ServerConfig& c) { c.log_level = "loud"; }},
+      {"--fault-seed is 9223372036854775808", [](ServerConfig& c) { c.faults.seed = 1ull << 63; }},
       {"--fault-spill-per-mille is 1001", [](ServerConfig& c) { c.faults.spill_per_mille = 1001; }},
       {"needs --fault-volatile-cache",
        [](ServerConfig& c) {
@@ -176,17 +179,16 @@ TEST(Config, TargetsAreDrainedByThePathThatTheyHave) {
   config.drain_targets = {"/dev/b"};
   EXPECT_TRUE(config.problems().empty());
   EXPECT_TRUE(config.drains(1) && !config.drains(3));
-  config.from_command_line = {"--drain-target"};
-  EXPECT_NE(config.print().find("drain-target = /dev/b  (command line)"), std::string::npos);
 }
 
 // A variable that is not set must not switch the token off.
 TEST(Config, AnEmptyFileNameIsNoSetting) {
   ServerConfig config = good();
   EXPECT_TRUE(config.problems().empty());
-  config.from_command_line = {"--token-file", "--metrics-file"};
+  config.origins = {{"--token-file"}, {"--metrics-file"}, {"--config"}};
   const std::vector<std::string> problems = config.problems();
-  ASSERT_EQ(problems.size(), 2u);
+  ASSERT_EQ(problems.size(), 3u);
+  EXPECT_EQ(problems[2].find("--config is empty"), 0u) << problems[2];
   EXPECT_EQ(problems[0].find("--token-file is empty"), 0u) << problems[0];
   EXPECT_EQ(problems[1].find("--metrics-file is empty"), 0u) << problems[1];
 }
@@ -244,17 +246,35 @@ TEST(Config, DescriptorsGrowWithTargetsShardsAndSessions) {
   EXPECT_EQ(descriptor_need(config).least, one.least + config.shards);
 }
 
-TEST(Config, PrintSaysWhereEachValueComesFrom) {
+// Expect: what stands in a file is named as it stands there, and what could not be read has no
+// consequences to complain of.
+TEST(Config, AProblemNamesThePlaceOfItsSetting) {
   ServerConfig config = good();
-  config.from_command_line = {"--listen"};
-  const std::string text = config.print();
-  EXPECT_NE(text.find("listen = 127.0.0.1:7440  (command line)"), std::string::npos) << text;
-  EXPECT_NE(text.find("targets = 4  (default)"), std::string::npos) << text;
-  EXPECT_NE(text.find("scheme = 1+0  (default)"), std::string::npos) << text;
-  EXPECT_NE(text.find("repair-mb-per-s = 200  (default)"), std::string::npos) << text;
-  EXPECT_NE(config.print({400 * kMiB}).find("target-0.dat, 400MiB as it is"), std::string::npos);
-  EXPECT_NE(config.print({0}).find("target-0.dat, to be created"), std::string::npos);
-  EXPECT_NE(text.find("dram-bytes = 1GiB  (this machine)"), std::string::npos) << text;
+  config.config_file = "v.toml";
+  config.origins = {{"--drain-ms", Origin::Kind::kFile, 7}, {"--sessions"}};
+  config.drain_ms = 1;
+  config.sessions = 0;
+  const std::vector<std::string> problems = config.problems();
+  EXPECT_TRUE(mentions(problems, "v.toml:7: drain_ms is 1; it must be 100 to 600000"));
+  EXPECT_TRUE(mentions(problems, "--sessions is 0; it must be 1 to 4096"));
+  config = good();
+  config.drain_targets = {"nowhere"};
+  EXPECT_FALSE(config.problems().empty());
+  config.unread = {"--target"};
+  EXPECT_TRUE(config.problems().empty());
+}
+
+TEST(Config, WhatIsDerivedSaysSo) {
+  ServerConfig config;
+  config.target_paths = {"a", "b"};
+  config.origins = {{"--target"}, {"--shards"}};  // as 0
+  settle(config, Machine{4, 8 * kGiB});
+  EXPECT_EQ(config.origin("--shards")->kind, Origin::Kind::kMachine);
+  EXPECT_EQ(config.origin("--dram-bytes")->kind, Origin::Kind::kMachine);
+  EXPECT_EQ(config.origin("--targets")->kind, Origin::Kind::kTargetList);
+  EXPECT_TRUE(config.is_given("--target") && !config.is_given("--shards"));
+  EXPECT_EQ(config.origin("--io"), nullptr);
+  EXPECT_EQ(config.origins.size(), 4u);
 }
 
 TEST(Config, BudgetsOfAShardNeverExceedItsArena) {
@@ -335,6 +355,7 @@ TEST(Config, SizesAreExact) {
   }
   EXPECT_EQ(bytes_text(3 * kGiB), "3GiB");
   EXPECT_EQ(bytes_text(kGiB + kMiB), "1025MiB");
+  EXPECT_EQ(bytes_text(2048 * kGiB), "2TiB");
   EXPECT_EQ(bytes_text(1), "1B");
 }
 

@@ -24,6 +24,36 @@ TEST(HostFile, WhatIsReplacedIsReadBackAndNothingIsLeftBeside) {
   }
 }
 
+// Expect: one sentence each, with the path, and no waiting for the writer of a pipe.
+TEST(HostFile, AFileOfSettingsIsARegularOneOfModestSize) {
+  test::HostFolder folder;
+  const std::string path = folder.path() + "/v.toml";
+  std::string text;
+  const auto refused = [&](const char* why) {
+    const Failure failure = load_config(path, &text);
+    EXPECT_EQ(failure.exit_code, kExitUsage);
+    EXPECT_EQ(failure.text, "--config " + path + why);
+  };
+  refused(": No such file or directory; check the path");
+  folder.make("v.toml");
+  refused(" is a folder; name the file in it");
+  ASSERT_EQ(::rmdir(path.c_str()), 0);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  refused(" is no regular file; copy the settings to one");
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  folder.put("v.toml", std::string(65537, '#'));
+  refused(" has 65537 bytes; settings are at most 65536");
+  folder.put("v.toml", std::string(65536, '#'));
+  EXPECT_TRUE(load_config(path, &text).ok());
+  EXPECT_EQ(text.size(), 65536u);
+  ASSERT_EQ(::chmod(path.c_str(), 0), 0);
+  if (::access(path.c_str(), R_OK) != 0) refused(": Permission denied; check its permissions");
+  ASSERT_EQ(::rename(path.c_str(), (path + ".real").c_str()), 0);  // a link is fine
+  ASSERT_EQ(::chmod((path + ".real").c_str(), 0600), 0);
+  ASSERT_EQ(::symlink("v.toml.real", path.c_str()), 0);
+  EXPECT_TRUE(load_config(path, &text).ok());
+}
+
 TEST(HostFile, ARefusalNamesItsErrno) {
   test::HostFolder folder;
   std::string content;

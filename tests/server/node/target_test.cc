@@ -186,7 +186,7 @@ TEST_F(NodeTargets, AFurtherOneInTheFolderIsMadeAndOneNamedElsewhereIsNot) {
 
 TEST_F(NodeTargets, SettingsThatDoNotFitWhatIsThereAreSaid) {
   config_.target_bytes = 72 * kMiB;
-  config_.from_command_line = {"--target-bytes"};
+  config_.origins = {{"--target-bytes"}};
   config_.targets = 1;
   ASSERT_TRUE(prepare().ok());
   EXPECT_TRUE(logged("target 0 is 64 MiB as formatted; --target-bytes 72MiB")) << log_;
