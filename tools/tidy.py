@@ -98,6 +98,7 @@ EXCEPTIONS = [
     ("client/client.cc", "a header of system calls", "the one eventfd, the thread, the process id"),
     ("tools/demo/worker.cc", "has no test", "it needs a daemon; tools/dev demo is its test"),
     ("tests/fuzz/fragment_fuzz.cc", "\"server/flash/", "it feeds the parsers behind the door"),
+    ("tests/fuzz/config_fuzz.cc", "\"server/config/", "it compares settings by the table"),
     ("server/main.cc", "has no test", "wiring only; tests/e2e/varved_test.py runs the daemon"),
     ("server/node/node.cc", "has no test", "wiring only; tests/e2e/varved_test.py runs the daemon"),
     ("server/node/drain.cc", "has no test", "a stop of threads; tests/e2e/varved_test.py"),
