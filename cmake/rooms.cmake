@@ -43,7 +43,7 @@ varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier se
                             server/session server/host)
 varve_program(varved server DEPS common/base common/time server/config server/host server/node)
 if(TARGET varved)
-  foreach(name varved stale settings)
+  foreach(name varved stale settings service)
     add_test(NAME e2e/${name}
              COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/${name}_test.py $<TARGET_FILE:varved>)
     set_tests_properties(e2e/${name} PROPERTIES TIMEOUT 300)

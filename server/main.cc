@@ -87,11 +87,23 @@ void say_faults(const ServerConfig& config) {
                               : "none");
 }
 
+// That it serves or stops, to a service manager that may wait for it.
+void tell(const std::string& words) {
+  const int32_t error = tell_manager(words);
+  if (error == 0) return;
+  logf(LogLevel::kWarn, "main", "the service manager (NOTIFY_SOCKET) could not be told \"%s\"%s",
+       words.substr(0, words.find('\n')).c_str(), errno_suffix(error).c_str());
+}
+
 void say_ready(const Node& node) {
-  std::printf("varved ready: listening on %s, %u targets, %u shards, %s DRAM, io %s\n",
-              node.sessions->address().c_str(), node.config.targets, node.config.shards,
-              bytes_text(node.config.dram_bytes).c_str(), node.threads[kSessionShard]->io->name());
+  const ServerConfig& c = node.config;
+  const std::string text = "listening on " + node.sessions->address() + ", " +
+                           std::to_string(c.targets) + " targets, " + std::to_string(c.shards) +
+                           " shards, " + bytes_text(c.dram_bytes) + " DRAM, io " +
+                           node.threads[kSessionShard]->io->name();
+  std::printf("varved ready: %s\n", text.c_str());
   std::fflush(stdout);
+  tell("READY=1\nSTATUS=" + text);
 }
 
 Failure bring_up(Node& node, const Signals& signals) {
@@ -111,6 +123,7 @@ int wait_for_stop(Node& node, const Signals& signals) {
     const int signal = signals.wait(kMetricsInterval);
     if (signal == 0) {
       rewrite_metrics(node);
+      if (node.shards_stalled == 0) (void)tell_manager("WATCHDOG=1");
     } else if (Signals::is_fault(signal)) {
       stick(node, signal == SIGUSR1 ? Sticking::kOn : Sticking::kOff);
     } else {
@@ -132,6 +145,7 @@ int serve(const ServerConfig& config, const Signals& signals) {
   say_ready(node);
   const int signal = wait_for_stop(node, signals);
   logf(LogLevel::kInfo, "main", "signal %d: draining, at most %u ms", signal, config.drain_ms);
+  tell("STOPPING=1\nSTATUS=draining, at most " + std::to_string(config.drain_ms) + " ms");
   if (!drain(node, pause_in_drain, const_cast<Signals*>(&signals))) {
     logf(LogLevel::kWarn, "main",
          "not drained within %u ms: the rest is left to recovery; raise --drain-ms",
@@ -176,10 +190,7 @@ int varved_main(int argc, const char* const* argv) {
   const std::vector<std::string> problems = complete(line, machine);
   for (const std::string& problem : problems)
     std::fprintf(stderr, "varved: %s\n", problem.c_str());
-  if (!problems.empty()) {
-    std::fputs("varved --help lists the settings\n", stderr);
-    return kExitUsage;
-  }
+  if (!problems.empty()) return kExitUsage;
   if (line.config.print_config) {
     std::vector<uint64_t> existing_bytes;
     for (uint32_t t = 0; t < line.config.targets; ++t)

@@ -1,9 +1,9 @@
 // host: what a daemon takes from the machine it runs on: its data folder, its limits, its files.
 //
 // Owns: the lock of the data folder, the identity and the list of targets kept in it, the reading
-// of memory, cores and descriptors as this process may use them (containers included), and the
-// arena's mapping. Called by main and server/node, on main's thread unless said otherwise; nothing
-// here is on the data path. Invariants:
+// of memory, cores and descriptors as this process may use them (containers included), the arena's
+// mapping, and words to the service manager. Called by main and server/node, on main's thread
+// unless said otherwise; nothing here is on the data path. Invariants:
 //   H1 what identifies the node is made once, at the first start, and never replaced: a missing
 //      domain.salt would make every id a stranger's, so that nothing is ever found again.
 //   H2 a small file is replaced whole or not at all.
@@ -130,6 +130,10 @@ void name_out_of_memory();
 // The calling thread, and those that it makes, leave the signals that stop the daemon, or switch
 // a fault, to main's.
 void leave_stop_signals();
+
+// Words to the service manager (systemd's Type=notify): "READY=1", "STOPPING=1", "WATCHDOG=1".
+// Answers 0, also where there is no manager, or an errno; waits a second at most.
+[[nodiscard]] int32_t tell_manager(std::string_view words);
 
 // The whole arena, mapped once and touched before serving: first touch is slow.
 Result<ByteSpan> map_arena(uint64_t bytes);

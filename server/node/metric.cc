@@ -66,6 +66,7 @@ Failure write_metrics(Node& node) {
     ++facts.shards_counted;
     sum.merge(thread->snapshot);
   }
+  node.shards_stalled = facts.shards_stalled;
   see_drains(node, sum, facts.shards_counted);
   see_missed(node, sum, facts.shards_counted);
   for (const NodeTarget& target : node.targets) {

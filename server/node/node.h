@@ -74,7 +74,8 @@ struct Node {
   LogLimit metrics_log{60 * kSecond};
   LogLimit drained_log{60 * kSecond};
   LogLimit missed_log{60 * kSecond};
-  bool go = false;  // set by main before the gate `run`
+  uint32_t shards_stalled = 0;  // that did not answer when last asked for their metrics
+  bool go = false;              // set by main before the gate `run`
 };
 
 // Folder, identity, targets: nothing runs yet.
