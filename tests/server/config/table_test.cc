@@ -191,5 +191,16 @@ TEST(Table, TheExampleOfAFileIsGood) {
   }
 }
 
+// A stop that systemd cuts short is a kill: the unit must wait for longer than the daemon may take.
+TEST(Table, TheServiceWaitsForTheDrain) {
+  const std::string unit = read_all("deploy/systemd/varved.service");
+  const std::string key = "\nTimeoutStopSec=";
+  const size_t at = unit.find(key);
+  ASSERT_NE(at, std::string::npos);
+  const uint64_t stop_ms = 1000 * std::stoull(unit.substr(at + key.size()));
+  EXPECT_GE(stop_ms, ServerConfig().drain_ms + 1000u * kShardsMax + 10000u);
+  EXPECT_NE(unit.find("\nKillSignal=SIGTERM\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace varve
