@@ -39,9 +39,13 @@ varve_room(server/shard DEPS ${kCommon} server/config server/flash server/tier s
 varve_room(server/session DEPS ${kCommon} server/config server/flash server/tenant server/op
                                server/shard DOUBLES)
 varve_room(server/host DEPS common/base common/model common/time server/config)
+varve_proto(control)  # proto/varve/v1/control.proto; server/control and tools/kvctl name it
+varve_room(server/control DEPS common/base common/metrics common/model common/time
+           LIBS varve_proto_control)
 varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier server/op server/shard
-                            server/session server/host)
-varve_program(varved server DEPS common/base common/time server/config server/host server/node)
+                            server/session server/host server/control)
+varve_program(varved server DEPS common/base common/time server/config server/host server/control
+                                 server/node)
 if(TARGET varved)
   foreach(name varved stale settings service)
     add_test(NAME e2e/${name}
@@ -87,6 +91,7 @@ varve_fuzz(format DEPS common/base common/model)
 varve_fuzz(fragment DEPS common/base common/model server/flash)
 varve_fuzz(config DEPS common/base common/model server/config)
 varve_fuzz(client DEPS ${kCommon} client DOUBLES)
+varve_fuzz(control DEPS common/base common/metrics common/model common/time server/control)
 varve_fuzz(session DEPS ${kCommon} server/config server/flash server/op server/shard server/session
            DOUBLES)
 

@@ -110,4 +110,16 @@ Digest Sha256::finish() {
   return digest;
 }
 
+bool equal_secret(ConstByteSpan a, ConstByteSpan b) {
+  // Digests have one length whatever the secrets have, and the fold below has no early end.
+  Sha256 hash_a, hash_b;
+  const Digest digest_a = hash_a.update(a).finish();
+  const Digest digest_b = hash_b.update(b).finish();
+  unsigned difference = 0;
+  for (size_t i = 0; i < digest_a.bytes.size(); ++i) {
+    difference |= static_cast<unsigned>(digest_a.bytes[i] ^ digest_b.bytes[i]);
+  }
+  return difference == 0;
+}
+
 }  // namespace varve

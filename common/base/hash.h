@@ -50,4 +50,7 @@ class Sha256 {
   void* context_;
 };
 
+// Equal or not in a time that does not depend on where they differ, nor on which of them is longer.
+bool equal_secret(ConstByteSpan a, ConstByteSpan b);
+
 }  // namespace varve

@@ -293,17 +293,19 @@ Digest Format::fingerprint() const {
 
 namespace {
 
-// Collects "field: A | B" lines.
 class Diff {
  public:
   void add(const std::string& field, const std::string& a, const std::string& b) {
-    if (a != b) lines_.push_back(field + ": " + a + " | " + b);
+    if (a != b) found_.push_back({field, a, b});
   }
-  void add_line(std::string line) { lines_.push_back(std::move(line)); }
-  std::vector<std::string> take() { return std::move(lines_); }
+  // What is the same to say of both.
+  void add_both(const std::string& field, const std::string& what) {
+    found_.push_back({field, what, what});
+  }
+  std::vector<FieldDifference> take() { return std::move(found_); }
 
  private:
-  std::vector<std::string> lines_;
+  std::vector<FieldDifference> found_;
 };
 
 std::string layer_text(const std::vector<LayerSpec>& layers, size_t index) {
@@ -326,7 +328,7 @@ void diff_layers(Diff& diff, const Format& a, const Format& b, uint32_t rank) {
     diff.add(at + ".layers[" + std::to_string(i) + "]", layer_text(left, i), layer_text(right, i));
   }
   if (differing > kLinesMax) {
-    diff.add_line(at + ": " + std::to_string(differing - kLinesMax) + " more layers differ");
+    diff.add_both(at, std::to_string(differing - kLinesMax) + " more layers differ");
   }
 }
 
@@ -348,7 +350,7 @@ void diff_extras(Diff& diff, const Format& a, const Format& b) {
 
 }  // namespace
 
-std::vector<std::string> format_diff(const Format& a, const Format& b) {
+std::vector<FieldDifference> format_differences(const Format& a, const Format& b) {
   Diff diff;
   diff.add("model", to_hex(a.model.bytes), to_hex(b.model.bytes));
   diff.add("lineage", "\"" + a.lineage + "\"", "\"" + b.lineage + "\"");
@@ -363,6 +365,14 @@ std::vector<std::string> format_diff(const Format& a, const Format& b) {
   }
   diff_extras(diff, a, b);
   return diff.take();
+}
+
+std::vector<std::string> format_diff(const Format& a, const Format& b) {
+  std::vector<std::string> lines;
+  for (const FieldDifference& d : format_differences(a, b)) {
+    lines.push_back(d.field + ": " + (d.a == d.b ? d.a : d.a + " | " + d.b));
+  }
+  return lines;
 }
 
 }  // namespace varve

@@ -68,7 +68,15 @@ struct Format {
   Digest fingerprint() const;
 };
 
-// "field: A | B" per differing field; empty when equal.
+// A field in which two formats differ, and what each of them has there.
+struct FieldDifference {
+  std::string field;  // "tokens_per_block", "ranks[0].layers[3]"
+  std::string a, b;
+  bool operator==(const FieldDifference&) const = default;
+};
+// Empty when equal. Of each rank at most 8 layers one by one, then how many more.
+std::vector<FieldDifference> format_differences(const Format& a, const Format& b);
+// The same as lines, "field: A | B".
 std::vector<std::string> format_diff(const Format& a, const Format& b);
 
 }  // namespace varve

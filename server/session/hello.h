@@ -9,9 +9,6 @@
 
 namespace varve {
 
-// Equal or not in a time that does not depend on where they differ, nor on their lengths.
-bool equal_secret(ConstByteSpan a, ConstByteSpan b);
-
 enum class PeerPlace : uint8_t { kLoopback, kElsewhere };
 
 // Ok, or why this HELLO is refused: credential, version, lane, credit. The credential comes first,

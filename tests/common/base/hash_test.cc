@@ -114,5 +114,13 @@ TEST(Digest, KnowsZeroAndItsLittleEndianPrefix) {
   EXPECT_EQ(d.prefix64(), 0x200u);
 }
 
+TEST(EqualSecret, ComparesTheWhole) {
+  EXPECT_TRUE(equal_secret(text("abc"), text("abc")));
+  EXPECT_FALSE(equal_secret(text("abc"), text("abd")));
+  EXPECT_FALSE(equal_secret(text("abc"), text("ab")));
+  EXPECT_FALSE(equal_secret(text("abc"), {}));
+  EXPECT_TRUE(equal_secret({}, {}));
+}
+
 }  // namespace
 }  // namespace varve

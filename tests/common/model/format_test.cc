@@ -244,5 +244,15 @@ TEST(FormatDiff, ShortensAThousandDifferingLayers) {
   EXPECT_EQ(lines.back(), "ranks[0]: 1016 more layers differ");
 }
 
+// A text of an extra may look like the end of a line: fields are apart.
+TEST(FormatDiff, KeepsFieldAndValuesApart) {
+  Format a = sample(), b = sample();
+  a.extras = {{"note", "x | y: z"}};
+  b.extras = {{"note", "x"}};
+  const std::vector<FieldDifference> found = format_differences(a, b);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0], (FieldDifference{"extras.note", "\"x | y: z\"", "\"x\""}));
+}
+
 }  // namespace
 }  // namespace varve

@@ -91,14 +91,6 @@ TEST(Hello, CreditBelowOneWindowIsRefused) {
   EXPECT_TRUE(check_hello(hello, {}, PeerPlace::kLoopback).ok());
 }
 
-TEST(Hello, SecretsAreComparedWhole) {
-  EXPECT_TRUE(equal_secret(view("abc"), view("abc")));
-  EXPECT_FALSE(equal_secret(view("abc"), view("abd")));
-  EXPECT_FALSE(equal_secret(view("abc"), view("ab")));
-  EXPECT_FALSE(equal_secret(view("abc"), {}));
-  EXPECT_TRUE(equal_secret({}, {}));
-}
-
 TEST(Hello, NamesInTheLogAreTame) {
   EXPECT_EQ(printable_name("worker-1"), "worker-1");
   EXPECT_EQ(printable_name("a\n\x1b[31mb"), "a??[31mb");
