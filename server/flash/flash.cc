@@ -467,7 +467,7 @@ Flash::Usage FlashImpl::usage(uint32_t target) const {
   Usage usage;
   usage.limbo = engine(target).target.io.limbo_count();
   for (const auto& other : engines_)
-    usage.kills_missed = usage.kills_missed || (other->target.kills_away >> target & 1) != 0;
+    usage.kills_missed = std::max(usage.kills_missed, other->target.kills_away[target]);
   for (const auto& log : engine(target).target.logs) {
     if (log == nullptr) continue;
     const TargetGeometry& geometry = log->geometry();

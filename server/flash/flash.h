@@ -82,15 +82,27 @@ struct TargetOptions {
   bool anew = false;  // one of this node is formatted like a blank one: what it held is given up
 };
 
-// What a target saw of the purges of its node, by boot generations. Kept by the node beside its
-// targets, because one that was away cannot know.
+// Starts by their boot generations, [first, end); end 0: they are not over.
+struct Starts {
+  uint32_t first = 0, end = 0;
+  bool has(uint32_t start) const { return first <= start && (end == 0 || start < end); }
+  bool operator==(const Starts&) const = default;
+};
+inline constexpr uint32_t kMissedMax = 8;  // of one target; then the oldest two count as one
+
+// What a target saw of the purges of its node. Kept by the node beside its targets, because one
+// that was away cannot know.
 struct Witness {
-  uint32_t from = 0;    // it was formatted in this start: no record of a purge before is on it
-  uint32_t missed = 0;  // purges may have been answered without it, from this start on; 0: none
+  uint32_t from = 0;  // it was formatted in this start: no record of a purge before is on it
+  // Purges of these may have been answered without it; rising, and only the last may not be over.
+  std::vector<Starts> missed = {};
   bool operator==(const Witness&) const = default;
 };
-// By its KILL records and generations (FORMAT 7.4) `one` keeps away what `other` missed.
-bool speaks_for(const Witness& one, const Witness& other);
+// By its KILL records and generations (FORMAT 7.4) it keeps away what was purged in that start.
+bool knows(const Witness& witness, uint32_t start);
+void begin_to_miss(Witness& witness, uint32_t start);
+// It is as it was in that start, whatever it saw since.
+void forget_since(Witness& witness, uint32_t start);
 
 // What a target says before anything is written to it. All targets of a node are looked at first,
 // so that each start has one boot generation for all of them: attempts of different targets are
@@ -105,9 +117,13 @@ struct TargetLook {
   Generations generations = {};
   Witness witness = {};  // as the node's list has it
 };
-// One that missed purges, and none of the others speaks for it: it would bring back what was
-// purged. Null: there is none. Blank ones hold nothing, and know nothing.
-const TargetLook* stale_one(std::span<const TargetLook> looks);
+// Those that missed purges of a start that none of the others knows of: they would bring back what
+// was purged. Blank ones hold nothing, and know nothing.
+struct Stale {
+  uint32_t target = 0;
+  uint32_t start = 0;
+};
+std::vector<Stale> stale_ones(std::span<const TargetLook> looks);
 
 // The same while a node serves: what it has to write down.
 struct WitnessNow {
@@ -117,7 +133,8 @@ struct WitnessNow {
   bool drained = false;  // nobody asks it any more
 };
 // One that does not work misses what others take, from this start on; where none works no purge is
-// answered. One that is back has seen all when recovery has ended beside one that speaks for it.
+// answered. One that is back takes what is purged from now on, and has missed nothing when recovery
+// has ended beside others that know of it all.
 void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool recovering);
 
 // Refuses by name what prepare_target() would refuse; writes nothing (a file may be created).
@@ -406,7 +423,8 @@ class Flash {
     uint64_t capacity_pages = 0, live_pages = 0, reserved_pages = 0, free_segments = 0;
     uint64_t written_pages = 0;  // since the start: appended and copied
     uint64_t limbo = 0;          // transfers whose memory the device has not given back
-    bool kills_missed = false;   // recovery found KILL records elsewhere that are kept for it
+    // Recovery found KILL records elsewhere that are kept for it: the latest start of one; 0: none.
+    uint32_t kills_missed = 0;
   };
   virtual Usage usage(uint32_t target) const = 0;
   virtual void register_metrics(

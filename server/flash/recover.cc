@@ -563,7 +563,10 @@ void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource 
   if (is_kill(entry)) {
     const KillInfo kill = kill_of(entry);
     log_->kill_add(segment, kill_until(kill));  // kept until reclaim finds it not needed
-    target_.kills_away |= kill.away;
+    for (uint32_t t = 0; t < kTargetsMax; ++t) {
+      if ((kill.away >> t & 1) == 0) continue;
+      target_.kills_away[t] = std::max(target_.kills_away[t], entry.attempt.boot_generation);
+    }
     target_.metrics.kills_live.add(1);
     target_.metrics.kills_recovered.add();
     return target_.user.on_killed(entry.base, entry.attempt);

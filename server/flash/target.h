@@ -2,6 +2,7 @@
 // and what is counted. A plain bundle that the parts of this room share; Flash owns it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -50,7 +51,9 @@ struct Target {
   std::vector<std::unique_ptr<SliceLog>> logs;  // by slice; null where another shard owns it
   TargetMetrics metrics;
   bool draining = false;
-  uint32_t kills_away = 0;  // bit t: a KILL record that recovery found here says that t missed it
+  // The latest start of the KILL records that recovery found here of which each target is said to
+  // have missed them; 0: none.
+  std::array<uint32_t, kTargetsMax> kills_away = {};
   // A segment was sealed or freed: reclaim and drain look again. Set by Flash.
   void (*on_changed)(void* owner, SliceLog& log) = nullptr;
   void* on_changed_owner = nullptr;

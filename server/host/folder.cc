@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "server/host/host.h"
 
@@ -17,8 +18,9 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-// 6 has lines of what targets saw of purges, 5 of drained ones, 4 of generations.
-constexpr uint32_t kRecordsVersion = 6;
+// 7 says when what a target missed was over, and which start served last; 6 has lines of what
+// targets saw of purges, 5 of drained ones, 4 of generations.
+constexpr uint32_t kRecordsVersion = 7;
 constexpr uint32_t kRecordsMax = 32;
 constexpr uint32_t kSlicesRecordedMax = 64;
 
@@ -117,6 +119,7 @@ bool parse_record(const std::string& line, TargetRecord* record) {
 }
 
 constexpr const char* kSaltWord = "salt ";
+constexpr const char* kServedWord = "served ";
 constexpr const char* kPurgedWord = "purged ";
 constexpr size_t kPurgedMax = 64;
 
@@ -126,6 +129,16 @@ bool parse_salt(const std::string& line, uint64_t* mark) {
   const bool one = std::sscanf(line.c_str(), "salt %16llx%n", &value, &used) == 1;
   if (!one || static_cast<size_t>(used) != line.size() || *mark != 0) return false;
   return (*mark = value) != 0;
+}
+
+bool parse_served(const std::string& line, TargetList* list) {
+  unsigned long long value = 0;
+  int used = 0;
+  const bool one = std::sscanf(line.c_str(), "served %10llu%n", &value, &used) == 1;
+  if (!one || static_cast<size_t>(used) != line.size() || list->served != 0) return false;
+  if (value == 0 || value > list->boot_generation) return false;
+  list->served = static_cast<uint32_t>(value);
+  return true;
 }
 
 bool parse_purged(const std::string& line, PurgedRecord* record) {
@@ -148,53 +161,46 @@ std::string purged_text(const PurgedRecord& record) {
   return line;
 }
 
-// "WORD INDEX GENERATION", and "drained INDEX", of a target that stands before it.
-struct TargetWord {
-  std::string_view word;
-  uint32_t TargetRecord::*said;
-};
-constexpr TargetWord kTargetWords[] = {{"from ", &TargetRecord::from},
-                                       {"missed ", &TargetRecord::missed}};
-constexpr std::string_view kDrainedWord = "drained ";
-
-// "INDEX" or "INDEX NUMBER".
-TargetRecord* parse_of_target(const std::string& text, std::vector<TargetRecord>& records,
-                              uint32_t* number) {
-  unsigned index = 0;
-  unsigned long long value = 0;
-  int used = 0;
-  const int fields = number == nullptr
-                         ? std::sscanf(text.c_str(), "%2u%n", &index, &used)
-                         : std::sscanf(text.c_str(), "%2u %10llu%n", &index, &value, &used);
-  if (fields != (number == nullptr ? 1 : 2) || static_cast<size_t>(used) != text.size()) {
-    return nullptr;
-  }
-  if (number != nullptr && (value == 0 || value >= ~0u)) return nullptr;
-  if (number != nullptr) *number = static_cast<uint32_t>(value);
-  const auto record = std::find_if(records.begin(), records.end(),
-                                   [index](const TargetRecord& r) { return r.index == index; });
-  return record == records.end() ? nullptr : &*record;
-}
+// "drained INDEX", "from INDEX START" and "missed INDEX FIRST END" (END 0: not over; left out in
+// version 6), of a target that stands before it.
+constexpr std::string_view kDrainedWord = "drained ", kFromWord = "from ", kMissedWord = "missed ";
+constexpr size_t kMissedLinesMax = 8;  // of one target
 
 bool is_word(std::string_view line) {
-  return line.starts_with(kDrainedWord) || line.starts_with(kTargetWords[0].word) ||
-         line.starts_with(kTargetWords[1].word);
+  return line.starts_with(kDrainedWord) || line.starts_with(kFromWord) ||
+         line.starts_with(kMissedWord);
+}
+
+bool add_missed(const MissedStarts& missed, TargetRecord& record) {
+  const bool rises = record.missed.empty() ||
+                     (record.missed.back().end != 0 && record.missed.back().end < missed.first);
+  const bool is_some = missed.end == 0 || missed.first < missed.end;
+  if (!rises || !is_some || record.missed.size() == kMissedLinesMax) return false;
+  record.missed.push_back(missed);
+  return true;
 }
 
 bool parse_word(const std::string& line, std::vector<TargetRecord>& records) {
   VARVE_ASSERT(is_word(line));
   const std::string rest = line.substr(line.find(' ') + 1);
+  unsigned index = 0;
+  unsigned long long first = 0, end = 0;
+  int used = 0, more = 0;
+  const int fields = std::sscanf(rest.c_str(), "%2u%n %10llu%n %10llu%n", &index, &used, &first,
+                                 &more, &end, &more);
+  used = fields > 1 ? more : used;
+  if (fields < 1 || static_cast<size_t>(used) != rest.size()) return false;
+  const auto record = std::find_if(records.begin(), records.end(),
+                                   [index](const TargetRecord& r) { return r.index == index; });
+  if (record == records.end() || first >= ~0u || end >= ~0u) return false;
   if (line.starts_with(kDrainedWord)) {
-    TargetRecord* record = parse_of_target(rest, records, nullptr);
-    if (record == nullptr || record->drained) return false;
-    return record->drained = true;
+    return fields == 1 && !std::exchange(record->drained, true);
   }
-  const TargetWord& word = kTargetWords[line.starts_with(kTargetWords[0].word) ? 0 : 1];
-  uint32_t generation = 0;
-  TargetRecord* record = parse_of_target(rest, records, &generation);
-  if (record == nullptr || record->*word.said != 0) return false;
-  record->*word.said = generation;
-  return true;
+  if (fields < 2 || first == 0) return false;
+  if (line.starts_with(kFromWord)) {
+    return fields == 2 && std::exchange(record->from, static_cast<uint32_t>(first)) == 0;
+  }
+  return add_missed({static_cast<uint32_t>(first), static_cast<uint32_t>(end)}, *record);
 }
 
 }  // namespace
@@ -308,13 +314,17 @@ std::string records_text(const TargetList& list) {
   for (const TargetRecord& record : list.records) {
     const std::string index = std::to_string(record.index);
     if (record.drained) text += std::string(kDrainedWord) + index + "\n";
-    for (const TargetWord& word : kTargetWords) {
-      if (record.*word.said == 0) continue;
-      text += std::string(word.word) + index + " " + std::to_string(record.*word.said) + "\n";
+    if (record.from != 0) {
+      text += std::string(kFromWord) + index + " " + std::to_string(record.from) + "\n";
+    }
+    for (const MissedStarts& missed : record.missed) {
+      text += std::string(kMissedWord) + index + " " + std::to_string(missed.first) + " " +
+              std::to_string(missed.end) + "\n";
     }
   }
   for (const PurgedRecord& record : list.purged)
     text += purged_text(record);
+  if (list.served != 0) text += kServedWord + std::to_string(list.served) + "\n";
   if (list.salt_mark != 0) {
     char line[32];
     std::snprintf(line, sizeof(line), "%s%016llx\n", kSaltWord,
@@ -337,6 +347,13 @@ Result<TargetList> parse_records(std::string_view text) {
     if (text.starts_with(kSaltWord)) {
       if (!parse_salt(std::string(text.substr(0, end)), &list.salt_mark)) {
         return Status::corrupt("a line is no mark of a salt");
+      }
+      text.remove_prefix(end + 1);
+      continue;
+    }
+    if (text.starts_with(kServedWord)) {
+      if (!parse_served(std::string(text.substr(0, end)), &list)) {
+        return Status::corrupt("a line is no start that served");
       }
       text.remove_prefix(end + 1);
       continue;
@@ -382,11 +399,23 @@ Failure load_records(const std::string& folder, TargetList* list) {
                        "; start that version, or a data folder of this one");
   }
   if (!parsed) {
-    return environment(path + " is damaged (" + parsed.error().what() +
-                       "); remove it when all targets are in their places");
+    return environment(
+        path + " is damaged (" + parsed.error().what() +
+        "); restore it from a copy, or remove it when all targets are in their places, and "
+        "purge again what was purged while some were away");
   }
   *list = *std::move(parsed);
   return {};
+}
+
+Failure reload_records(const std::string& folder, TargetList* list) {
+  Failure failure = load_records(folder, list);
+  if (failure.ok() && list->boot_generation == 0) {
+    failure = environment(folder + kRecordsName +
+                          " is gone; restore it from a copy, or restart with all targets in their "
+                          "places");
+  }
+  return failure;
 }
 
 Failure save_records(const std::string& folder, const TargetList& list) {

@@ -70,6 +70,10 @@ struct Identity {
 Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity);  // H1
 Failure load_token(const std::string& token_file, std::string* token);
 
+// Boot generations, [first, end); end 0: they are not over.
+struct MissedStarts {
+  uint32_t first = 0, end = 0;
+};
 // The targets that this node had when it last started: by it a missing drive is told from a new
 // one.
 struct TargetRecord {
@@ -81,7 +85,8 @@ struct TargetRecord {
   // it still holds counts no more.
   bool drained = false;
   // What it saw of the purges of this node (flash::Witness).
-  uint32_t from = 0, missed = 0;
+  uint32_t from = 0;
+  std::vector<MissedStarts> missed = {};
 };
 // A generation that a purge has reached (FORMAT 5.1), as the superblocks had it at the last start.
 struct PurgedRecord {
@@ -98,6 +103,9 @@ struct TargetList {
   std::vector<TargetRecord> records;
   std::vector<PurgedRecord> purged = {};  // so that no target brings back what all others saw go
   uint64_t salt_mark = 0;                 // of the domain's salt; 0 = not known
+  // The latest start whose targets all counted it, so that it served; 0 = not known. One that ended
+  // before has a generation, too.
+  uint32_t served = 0;
 };
 // Tells one salt from another and nothing else of it; never 0.
 uint64_t salt_mark(const Digest& salt);
@@ -105,6 +113,9 @@ uint64_t salt_mark(const Digest& salt);
 Failure check_salt(const std::string& folder, const TargetList& list, const Digest& salt);
 // An empty list at a first start, also at one that an earlier first start left unfinished.
 Failure load_records(const std::string& folder, TargetList* list);
+// The same of a node that has served: an absent list is a failure, because a new one would know of
+// no start before.
+Failure reload_records(const std::string& folder, TargetList* list);
 Failure save_records(const std::string& folder, const TargetList& list);
 std::string records_text(const TargetList& list);
 // kUnsupported: a newer version's.

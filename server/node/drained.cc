@@ -2,6 +2,7 @@
 // that no start after the removal misses it, and one at which it is still there does not take what
 // lies there for a part of the node.
 #include <cinttypes>
+#include <optional>
 
 #include "server/node/node.h"
 
@@ -31,9 +32,21 @@ std::string unreadable_text(const MetricSnapshot& sum, const std::string& label)
          "where no parity covers it";
 }
 
+// Which of the others a start without this one would be refused for, because nobody else knows of a
+// purge that it missed: records of purges are not moved.
+std::optional<uint32_t> needed_by(const Node& node, uint32_t target) {
+  std::vector<flash::TargetLook> others;
+  for (uint32_t t = 0; t < node.targets.size(); ++t) {
+    if (t == target || node.targets[t].drained) continue;
+    others.push_back({.index = t, .witness = node.targets[t].witness});
+  }
+  const std::vector<flash::Stale> stale = flash::stale_ones(others);
+  return stale.empty() ? std::nullopt : std::optional<uint32_t>(stale.front().target);
+}
+
 Failure mark(const Node& node, uint32_t target) {
   TargetList list;
-  Failure failure = load_records(node.config.data_dir, &list);
+  Failure failure = reload_records(node.config.data_dir, &list);
   for (TargetRecord& record : list.records)
     record.drained = record.drained || record.index == target;
   if (failure.ok()) failure = save_records(node.config.data_dir, list);
@@ -60,6 +73,16 @@ void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
           "and start with as many --shards as before, or so that the slices divide evenly (%" PRIu64
           " more times since the last line)",
           t, path, blocks, swallowed);
+      continue;
+    }
+    if (const std::optional<uint32_t> other = needed_by(node, t)) {
+      uint64_t swallowed = 0;
+      if (!node.drained_log.admit(node.clock.now_ns(), &swallowed)) continue;
+      logf(LogLevel::kError, "main",
+           "target %u %s holds no block any more, but only it knows of purges that target %u %s "
+           "missed: leave it where it is, and drain or replace that one first (%" PRIu64
+           " more times since the last line)",
+           t, path, *other, node.targets[*other].info.path.c_str(), swallowed);
       continue;
     }
     if (const Failure failure = mark(node, t); !failure.ok()) {

@@ -67,8 +67,9 @@ Failure write_metrics(Node& node) {
     sum.merge(thread->snapshot);
   }
   node.shards_stalled = facts.shards_stalled;
-  see_drains(node, sum, facts.shards_counted);
+  // In this order: one that is drained teaches nobody any more.
   see_missed(node, sum, facts.shards_counted);
+  see_drains(node, sum, facts.shards_counted);
   for (const NodeTarget& target : node.targets) {
     facts.drained |= target.drained ? 1u << facts.target_lost.size() : 0;
     facts.target_lost.push_back(!target.lost.ok());
@@ -77,7 +78,7 @@ Failure write_metrics(Node& node) {
     add(sum,
         {"varve_target_missed", "target=\"" + std::to_string(t) + "\"",
          "1: purges were answered without it, or may have been; it may not start alone."},
-        Kind::kGauge, node.targets[t].witness.missed != 0 ? 1 : 0);
+        Kind::kGauge, node.targets[t].witness.missed.empty() ? 0 : 1);
   }
   add(sum, {"varve_shards_stalled", "", "Shards that did not answer within a second."},
       Kind::kGauge, facts.shards_stalled);

@@ -14,9 +14,11 @@ std::vector<flash::WitnessNow> witnesses(const Node& node, const MetricSnapshot&
     const NodeTarget& target = node.targets[t];
     const std::string label = "target=\"" + std::to_string(t) + "\"";
     const int64_t ok = sum.number("varve_target_ok_shards", label);
+    // Records of before it was formatted were kept for the one whose place it has.
+    const int64_t kept = sum.number("varve_target_kills_missed", label);
     all.push_back({.witness = target.witness,
                    .works = ok == static_cast<int64_t>(node.config.shards),
-                   .owed = sum.number("varve_target_kills_missed", label) > 0,
+                   .owed = kept > 0 && kept >= target.witness.from,
                    .drained = target.drained});
   }
   return all;
@@ -24,9 +26,9 @@ std::vector<flash::WitnessNow> witnesses(const Node& node, const MetricSnapshot&
 
 Failure keep(const Node& node, const std::vector<flash::WitnessNow>& all) {
   TargetList list;
-  Failure failure = load_records(node.config.data_dir, &list);
+  Failure failure = reload_records(node.config.data_dir, &list);
   for (TargetRecord& record : list.records) {
-    if (record.index < all.size()) record.missed = all[record.index].witness.missed;
+    if (record.index < all.size()) note_witness(all[record.index].witness, &record);
   }
   if (failure.ok()) failure = save_records(node.config.data_dir, list);
   return failure;
@@ -55,11 +57,16 @@ void see_missed(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
   for (size_t t = 0; t < all.size(); ++t) {
     NodeTarget& target = node.targets[t];
     if (std::exchange(target.witness, all[t].witness) == all[t].witness) continue;
-    const bool misses = target.witness.missed != 0;
+    const std::vector<flash::Starts>& missed = target.witness.missed;
+    const bool misses = !missed.empty() && missed.back().end == 0;
+    const char* what = "knows of every purge again";
+    if (misses) {
+      what = "misses what is purged from now on: the next start needs one that works beside it";
+    } else if (!missed.empty()) {
+      what = "takes purges again; what it missed is known to others, which a start needs beside it";
+    }
     logf(misses ? LogLevel::kWarn : LogLevel::kInfo, "main", "target %zu %s %s", t,
-         target.info.path.c_str(),
-         misses ? "misses what is purged from now on: the next start needs one that works beside it"
-                : "knows of every purge again");
+         target.info.path.c_str(), what);
   }
 }
 

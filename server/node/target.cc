@@ -139,12 +139,42 @@ bool is_left_out(const Start& start, uint32_t index, Status why) {
          !may_create(start, index);
 }
 
-// One that the list does not know was made by a start that could not write it down.
+flash::Witness witness_of(const TargetRecord& record) {
+  flash::Witness witness{.from = record.from};
+  for (const MissedStarts& missed : record.missed)
+    witness.missed.push_back({missed.first, missed.end});
+  return witness;
+}
+
+// It counted every start that served with it: what counts fewer, and was not away, is a copy of
+// then that was put back.
+bool is_older_copy(const Start& start, const flash::TargetLook& seen) {
+  const TargetRecord* record = start.record(seen.index);
+  if (!is_recorded(record, seen) || record->drained) return false;
+  if (seen.boot_generation >= start.before.served) return false;
+  return flash::knows(witness_of(*record), start.before.served);
+}
+
+// One that the list does not know was made by a start that could not write it down, and is as young
+// as that.
 flash::Witness witness_of(const Start& start, const flash::TargetLook& seen) {
   const TargetRecord* record = start.record(seen.index);
-  if (record == nullptr) return {};
-  if (is_recorded(record, seen)) return {record->from, record->missed};
-  return {.from = seen.boot_generation};
+  if (is_recorded(record, seen)) {
+    flash::Witness witness = witness_of(*record);
+    if (is_older_copy(start, seen)) flash::forget_since(witness, seen.boot_generation);
+    return witness;
+  }
+  return {.from = start.known ? seen.boot_generation : 0};
+}
+
+void say_older(const Start& start, const flash::TargetLook& seen) {
+  if (!is_older_copy(start, seen)) return;
+  logf(LogLevel::kWarn, "main",
+       "target %u %s IS AS IT WAS IN START %u, and took part in start %u: a copy of before was put "
+       "back. What was pushed since is not on it, and what was purged since is known only to the "
+       "others",
+       seen.index, start.config.target_path(seen.index).c_str(), seen.boot_generation,
+       start.before.served);
 }
 
 // Nothing is written yet, so that those that are there count this start together.
@@ -159,6 +189,7 @@ Failure look_at_all(Start& start, std::vector<NodeTarget>* targets,
     if (look) {
       if (Failure failure = refuse_replaced(start, *look); !failure.ok()) return failure;
       look->witness = target.witness = witness_of(start, *look);
+      say_older(start, *look);
     }
     if (look && was_drained(start, *look)) {
       target.drained = target.draining;
@@ -234,16 +265,16 @@ std::vector<PurgedRecord> purged_of(const flash::Generations& rows) {
   return purged;
 }
 
-// Of the targets that are not here those that would speak for this one.
+// Of the targets that are not here those that know what was purged in that start.
 std::string speakers(const Start& start, const std::vector<flash::TargetLook>& looks,
-                     const flash::TargetLook& stale) {
+                     uint32_t missed_start) {
   std::string paths;
   for (const TargetRecord& record : start.before.records) {
     const bool here = std::any_of(looks.begin(), looks.end(), [&](const flash::TargetLook& seen) {
       return seen.index == record.index;
     });
     if (here || record.drained) continue;
-    if (!flash::speaks_for({record.from, record.missed}, stale.witness)) continue;
+    if (!flash::knows(witness_of(record), missed_start)) continue;
     paths += (paths.empty() ? "" : ", ") + record.path;
   }
   return paths;
@@ -255,11 +286,13 @@ Failure refuse_stale(const Start& start, std::vector<NodeTarget>* targets,
                      std::vector<flash::TargetLook>* looks) {
   std::erase_if(*looks, [&](const auto& seen) { return !(*targets)[seen.index].lost.ok(); });
   std::string here, others;
-  while (const flash::TargetLook* stale = flash::stale_one(*looks)) {
-    here += (here.empty() ? "" : ", ") + (*targets)[stale->index].info.path;
-    if (others.empty()) others = speakers(start, *looks, *stale);
-    const auto at = static_cast<size_t>(stale - looks->data());
-    (*looks)[at].witness.missed = (*targets)[stale->index].witness.missed = 0;
+  for (const flash::Stale& stale : flash::stale_ones(*looks)) {
+    here += (here.empty() ? "" : ", ") + (*targets)[stale.target].info.path;
+    if (others.empty()) others = speakers(start, *looks, stale.start);
+    for (flash::TargetLook& seen : *looks) {
+      if (seen.index == stale.target) seen.witness.missed.clear();
+    }
+    (*targets)[stale.target].witness.missed.clear();
   }
   if (here.empty()) return {};
   const std::string what = "STALE: " + here +
@@ -311,9 +344,10 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   if (!agreed) return {kExitTargetRefused, std::string("targets: ") + agreed.error().what()};
   *common = *agreed;
   VARVE_ASSERT(common->boot_generation > before.boot_generation);
-  return save_records(start.config.data_dir,
-                      {common->boot_generation, common->slices, start.config.scheme, before.records,
-                       purged_of(common->generations), salt_mark(start.identity.domain_salt)});
+  return save_records(
+      start.config.data_dir,
+      {common->boot_generation, common->slices, start.config.scheme, before.records,
+       purged_of(common->generations), salt_mark(start.identity.domain_salt), before.served});
 }
 
 Failure prepare_sound(const Start& start, const flash::CommonStart& common,
@@ -383,22 +417,22 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
     const flash::Superblock& super = targets[t].info.super;
     TargetRecord record{t, {}, super.capacity_bytes, absolute(targets[t].info.path)};
     std::memcpy(record.uuid, super.target_uuid, sizeof(record.uuid));
-    record.from = targets[t].witness.from;
-    record.missed = targets[t].witness.missed;
-    if (targets[t].lost.ok()) records.push_back(record);
+    note_witness(targets[t].witness, &record);
+    if (targets[t].lost.ok()) records.push_back(std::move(record));
   }
   for (const TargetRecord& before : start.before.records) {
     if (before.index < targets.size() && targets[before.index].lost.ok()) continue;
     records.push_back(before);
     TargetRecord& record = records.back();
-    if (record.missed == 0 && !record.drained) record.missed = common.boot_generation;
-    if (record.index >= targets.size()) continue;
-    targets[record.index].witness = {record.from, record.missed};
+    flash::Witness witness = witness_of(record);
+    if (!record.drained) flash::begin_to_miss(witness, common.boot_generation);
+    note_witness(witness, &record);
+    if (record.index < targets.size()) targets[record.index].witness = std::move(witness);
   }
-  return save_records(
-      start.config.data_dir,
-      {common.boot_generation, common.slices, start.config.scheme, std::move(records),
-       purged_of(common.generations), salt_mark(start.identity.domain_salt)});
+  return save_records(start.config.data_dir,
+                      {common.boot_generation, common.slices, start.config.scheme,
+                       std::move(records), purged_of(common.generations),
+                       salt_mark(start.identity.domain_salt), common.boot_generation});
 }
 
 // Fewer sound targets than fragments of a block: what that costs is said once, and loudly.
@@ -466,6 +500,14 @@ void say_unused(const Start& start) {
 }
 
 }  // namespace
+
+void note_witness(const flash::Witness& witness, TargetRecord* record) {
+  VARVE_ASSERT(record != nullptr);
+  record->from = witness.from;
+  record->missed.clear();
+  for (const flash::Starts& missed : witness.missed)
+    record->missed.push_back({missed.first, missed.end});
+}
 
 bool is_lost(Status status) {
   const int32_t error = status.errno_value();

@@ -21,6 +21,9 @@ struct NodeTarget {
 // What the Status of a target says about the drive: gone or broken (true), or not ours (false).
 bool is_lost(Status status);
 
+// What the list says of a target's purges.
+void note_witness(const flash::Witness& witness, TargetRecord* record);
+
 // One sentence with path, cause, numbers and remedy, and the exit code that belongs to it.
 Failure refusal(uint32_t index, const std::string& path, Status why);
 

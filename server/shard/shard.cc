@@ -269,7 +269,8 @@ void ShardImpl::register_metrics() {
                   "Transfers whose memory its device, which failed, has not given back."},
                  &usage_[t].limbo);
     metrics_.add({"varve_target_kills_missed", label,
-                  "1: KILL records on others are kept because it was away when they were written."},
+                  "The latest start of which KILL records are kept on others because it was away; "
+                  "0: none."},
                  &usage_[t].kills_missed, GaugeMerge::kMax);
   }
 }
@@ -294,7 +295,7 @@ MetricSnapshot ShardImpl::metrics() const {
     usage_[t].draining.set(options_.draining_targets >> t & 1);
     usage_[t].suspect.set(is_suspect(t) ? 1 : 0);
     usage_[t].limbo.set(static_cast<int64_t>(usage.limbo));
-    usage_[t].kills_missed.set(usage.kills_missed ? 1 : 0);
+    usage_[t].kills_missed.set(usage.kills_missed);
   }
   return metrics_.snapshot();
 }

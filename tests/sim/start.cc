@@ -20,7 +20,7 @@ flash::TargetOptions World::target_options(uint32_t target) const {
 // is away keeps its place.
 std::vector<flash::TargetInfo> World::prepare_targets() {
   std::vector<flash::TargetLook> looks = look_at_all();
-  const bool stale = flash::stale_one(looks) != nullptr;
+  const bool stale = !flash::stale_ones(looks).empty();
   expect(stale || !only_stale_, "I10 a start without any target that knows of all is not refused");
   if (stale) bring_back(&looks);
   only_stale_ = false;
@@ -35,7 +35,7 @@ std::vector<flash::TargetInfo> World::prepare_targets() {
   for (uint32_t t = 0; t < options_.targets; ++t) {
     flash::Witness& witness = witnesses_[t];
     const bool misses = absent_[t] && (drained_ >> t & 1) == 0;
-    if (misses && witness.missed == 0) witness.missed = common->boot_generation;
+    if (misses) flash::begin_to_miss(witness, common->boot_generation);
     if (absent_[t]) continue;
     flash::TargetOptions options = target_options(t);
     options.boot_generation = common->boot_generation;
@@ -44,6 +44,7 @@ std::vector<flash::TargetInfo> World::prepare_targets() {
     if (!info) fail(std::string("prepare_platter: ") + info.error().what());
     supers_[t] = info->super;
     if (info->formatted_now) witness = {.from = common->boot_generation};
+    replaced_any_ = replaced_any_ || (info->formatted_now && common->boot_generation > 1);
   }
   std::vector<flash::TargetInfo> targets;
   for (uint32_t t = 0; t < options_.targets; ++t) {
@@ -75,9 +76,14 @@ void World::bring_back(std::vector<flash::TargetLook>* looks) {
   for (uint32_t t = 0; t < options_.targets; ++t)
     absent_[t] = absent_[t] && (drained_ >> t & 1) != 0;
   *looks = look_at_all();
-  while (const flash::TargetLook* stale = flash::stale_one(*looks)) {
-    (*looks)[static_cast<size_t>(stale - looks->data())].witness.missed = 0;
-    witnesses_[stale->index].missed = 0;
+  for (const flash::TargetLook& look : *looks)
+    replaced_any_ = replaced_any_ || (look.blank && list_.boot_generation > 0);
+  for (const flash::Stale& stale : flash::stale_ones(*looks)) {
+    expect(replaced_any_, "I10 all targets are there, none was replaced, and one is called stale");
+    for (flash::TargetLook& look : *looks) {
+      if (look.index == stale.target) look.witness.missed.clear();
+    }
+    witnesses_[stale.target].missed.clear();
   }
 }
 
@@ -85,7 +91,7 @@ void World::only_stale() {
   VARVE_ASSERT(!alive());
   const std::vector<bool> before = absent_;
   for (uint32_t t = 0; t < options_.targets; ++t)
-    absent_[t] = absent_[t] || witnesses_[t].missed == 0;
+    absent_[t] = absent_[t] || witnesses_[t].missed.empty() || witnesses_[t].missed.back().end != 0;
   for (const flash::TargetLook& look : look_at_all())
     only_stale_ = only_stale_ || !look.blank;
   if (!only_stale_) absent_ = before;
@@ -98,14 +104,26 @@ void World::see_missed() {
   const uint32_t works = works_all();
   for (uint32_t t = 0; t < options_.targets; ++t) {
     flash::WitnessNow now{.witness = witnesses_[t], .works = (works >> t & 1) != 0};
+    uint32_t kept = 0;
     for (const auto& shard : life_->shards)
-      now.owed = now.owed || shard->flash().usage(t).kills_missed;
+      kept = std::max(kept, shard->flash().usage(t).kills_missed);
+    now.owed = kept > 0 && kept >= now.witness.from;
     now.drained = (drained_ >> t & 1) != 0;
     all.push_back(now);
   }
   flash::witness_now(all, list_.boot_generation, recovering());
   for (uint32_t t = 0; t < options_.targets; ++t)
     witnesses_[t] = all[t].witness;
+}
+
+// Only it knows of a purge that another missed (server/node/drained.cc).
+bool World::is_needed(uint32_t target) const {
+  std::vector<flash::TargetLook> others;
+  for (uint32_t t = 0; t < options_.targets; ++t) {
+    if (t == target || (drained_ >> t & 1) != 0) continue;
+    others.push_back({.index = t, .witness = witnesses_[t]});
+  }
+  return !flash::stale_ones(others).empty();
 }
 
 uint32_t World::present() const {

@@ -365,7 +365,7 @@ void World::start_fault(uint32_t target, StartFault fault) {
 }
 
 bool World::is_empty(uint32_t target) const {
-  if (recovering() || faulted(target)) return false;
+  if (recovering() || faulted(target) || is_needed(target)) return false;
   for (const auto& shard : life_->shards) {
     if (!shard->flash().target_ok(target) || shard->index().fragments_on(target) > 0) return false;
   }

@@ -121,8 +121,9 @@ class World {
     draining_ = draining;
     drained_ = drained;
   }
-  // What the daemon would say: it works, and nothing lies there for any shard.
+  // What the daemon would say: it works, nothing lies there for any shard, and no other needs it.
   bool is_empty(uint32_t target) const;
+  bool is_needed(uint32_t target) const;
   // Its blocks are out of reach in this life, as far as the fault is known.
   bool faulted(uint32_t target) const { return alive() && life_->faulted[target]; }
   bool any_fault() const;
@@ -184,6 +185,7 @@ class World {
   std::pair<uint32_t, uint32_t> swapped_{0, 0};  // before the next life; equal: none
   flash::TargetLook list_;  // what the node keeps beside its targets: the last start
   std::vector<flash::Witness> witnesses_;
+  bool replaced_any_ = false;              // a drained one, too: what only it knew is gone
   std::vector<flash::Superblock> supers_;  // as of the last start
   std::vector<std::unique_ptr<Reactor>> client_reactors_;
   std::unique_ptr<Life> life_;

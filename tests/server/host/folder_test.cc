@@ -137,10 +137,11 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   records[0].path = "/a folder/t 0.dat";
   records[1].index = 5;
   records[1].drained = true;
-  records[0].missed = 4;
+  records[0].missed = {{2, 3}, {4, 0}};
   records[1].from = 3;
   list.purged = {{1, 2, 0, 0}, {1, 2, 0xfedcba9876543210, 7}};
   list.salt_mark = 0xfedcba9876543211;
+  list.served = 6;
   TargetList loaded;
   EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
   EXPECT_TRUE(loaded.records.empty() && loaded.boot_generation == 0);
@@ -149,12 +150,16 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   EXPECT_EQ(records_text(loaded), records_text(list));
   EXPECT_EQ(loaded.records[0].path, "/a folder/t 0.dat");
   EXPECT_TRUE(!loaded.records[0].drained && loaded.records[1].drained);
-  EXPECT_TRUE(loaded.records[0].missed == 4 && loaded.records[1].missed == 0);
+  ASSERT_EQ(loaded.records[0].missed.size(), 2u);
+  EXPECT_TRUE(loaded.records[0].missed[0].first == 2 && loaded.records[0].missed[0].end == 3);
+  EXPECT_TRUE(loaded.records[0].missed[1].first == 4 && loaded.records[0].missed[1].end == 0);
+  EXPECT_TRUE(loaded.records[1].missed.empty());
   EXPECT_TRUE(loaded.records[0].from == 0 && loaded.records[1].from == 3);
   EXPECT_EQ(loaded.boot_generation, 7u);
   EXPECT_EQ(loaded.slices, 16u);
   EXPECT_EQ(loaded.scheme, (Scheme{4, 2}));
   EXPECT_EQ(loaded.salt_mark, 0xfedcba9876543211u);
+  EXPECT_EQ(loaded.served, 6u);
   ASSERT_EQ(loaded.purged.size(), 2u);
   EXPECT_EQ(loaded.purged[1].lineage, 0xfedcba9876543210u);
   EXPECT_EQ(loaded.purged[1].lineage_generation, 7u);
@@ -175,13 +180,13 @@ TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
   const Result<TargetList> drained =
       parse_records("varve targets 5 5 16 2+1\n" + line + "drained 0\n");
   ASSERT_TRUE(drained.has_value());
-  EXPECT_TRUE(drained->records[0].drained && drained->records[0].missed == 0);
+  EXPECT_TRUE(drained->records[0].drained && drained->records[0].missed.empty());
   const Result<TargetList> uncoded = parse_records("varve targets 2 5 16\n" + line);
   ASSERT_TRUE(uncoded.has_value());
   EXPECT_EQ(uncoded->boot_generation, 5u);
   EXPECT_EQ(uncoded->scheme, Scheme{});
   test::HostFolder folder;
-  folder.put("targets.list", "varve targets 7 1 1 1+0 further\n" + line);
+  folder.put("targets.list", "varve targets 8 1 1 1+0 further\n" + line);
   TargetList list;
   const Failure failure = load_records(folder.path(), &list);
   EXPECT_EQ(failure.exit_code, kExitEnvironment);
@@ -204,6 +209,13 @@ TEST(HostFolder, ADamagedListIsRefused) {
         "varve targets 6 5 1 1+0\n0 " + zero + " 3 p\nmissed 0 0\n",
         "varve targets 6 5 1 1+0\n0 " + zero + " 3 p\nmissed 0 4294967295\n",
         "varve targets 6 5 1 1+0\n0 " + zero + " 3 p\nmissed 0\n",
+        "varve targets 7 5 1 1+0\n0 " + zero + " 3 p\nmissed 0 4 4\n",
+        "varve targets 7 5 1 1+0\n0 " + zero + " 3 p\nmissed 0 2 0\nmissed 0 4 0\n",
+        "varve targets 7 5 1 1+0\n0 " + zero + " 3 p\nmissed 0 2 4\nmissed 0 4 0\n",
+        "varve targets 7 5 1 1+0\n0 " + zero + " 3 p\nfrom 0 2 3\n",
+        "varve targets 7 5 1 1+0\n0 " + zero + " 3 p\ndrained 0 2\n",
+        std::string("varve targets 7 5 1 1+0\nserved 6\n"),
+        std::string("varve targets 7 5 1 1+0\nserved 4\nserved 4\n"),
         std::string("varve targets 1 5 1\n"),
         std::string("varve targets 2\n"),
         std::string("varve targets 2 5\n"),

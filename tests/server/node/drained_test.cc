@@ -79,6 +79,20 @@ TEST_F(NodeDrains, NothingIsSaidWhileAnythingMayStillCome) {
   EXPECT_NE(see(0).find(kSaid), std::string::npos);
 }
 
+// Its blocks were moved, its records of purges were not: without it a start would be refused.
+TEST_F(NodeDrains, OneThatAloneKnowsWhatAnotherMissedStays) {
+  node_->targets[0].witness.missed = {{2, 3}};
+  node_->targets[0].info.path = "/dev/zero-th";
+  const std::string log = see(0);
+  EXPECT_NE(log.find("only it knows of purges that target 0 /dev/zero-th missed"),
+            std::string::npos)
+      << log;
+  EXPECT_FALSE(listed(1) || node_->targets[1].drained);
+  EXPECT_EQ(see(0), "") << "once a minute";
+  node_->targets[0].witness.missed.clear();
+  EXPECT_NE(see(0).find(kSaid), std::string::npos);
+}
+
 // It is on some target, and nobody knows on which: repair has not moved it.
 TEST_F(NodeDrains, WhatTheIndexHadNoRoomForKeepsItFromBeingRemovable) {
   index_full_ = 3;

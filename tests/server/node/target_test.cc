@@ -77,12 +77,12 @@ class NodeTargets : public testing::Test {
     EXPECT_EQ(pwrite(fd, zeros.data(), zeros.size(), 0), static_cast<ssize_t>(zeros.size()));
     close(fd);
   }
-  bool missed(uint32_t index) const { return targets_[index].witness.missed != 0; }
+  bool missed(uint32_t index) const { return !targets_[index].witness.missed.empty(); }
   bool listed_missed(uint32_t index) const {
     TargetList list;
     EXPECT_TRUE(load_records(folder_, &list).ok());
     for (const TargetRecord& record : list.records) {
-      if (record.index == index) return record.missed != 0;
+      if (record.index == index) return !record.missed.empty();
     }
     return false;
   }
@@ -280,7 +280,7 @@ TEST_F(NodeTargets, TheOperatorMayTakeTheRiskAndItIsSaid) {
 TEST_F(NodeTargets, OneThatFailedInTheLastRunIsRefusedAlone) {
   TargetList list;
   ASSERT_TRUE(load_records(folder_, &list).ok());
-  list.records[0].missed = 1;
+  list.records[0].missed = {{1, 0}};
   ASSERT_TRUE(save_records(folder_, list).ok());
   take_away(1);
   EXPECT_EQ(prepare().exit_code, kExitTargetRefused);
@@ -294,6 +294,45 @@ TEST_F(NodeTargets, OneThatFailedInTheLastRunIsRefusedAlone) {
   config_.create_targets = false;
   ASSERT_TRUE(prepare().ok()) << "alone it brings nothing back";
   EXPECT_EQ(targets_[0].witness.from, targets_[1].witness.from);
+}
+
+// They name the node and themselves rightly, and know of no purge since.
+TEST_F(NodeTargets, CopiesOfBeforeThatArePutBackNeedOneThatSawAll) {
+  const auto copy = [this](const std::string& from, const std::string& to) {
+    std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
+  };
+  for (uint32_t t = 0; t < 2; ++t)
+    copy(path(t), path(t) + ".old");
+  ASSERT_TRUE(prepare().ok());
+  copy(path(0), path(0) + ".true");
+  for (uint32_t t = 0; t < 2; ++t)
+    copy(path(t) + ".old", path(t));
+  const std::string list = content("targets.list"), super = head_of(1);
+  const Failure failure = prepare();
+  EXPECT_EQ(failure.exit_code, kExitTargetRefused);
+  EXPECT_NE(failure.text.find("STALE: " + path(0) + ", " + path(1)), std::string::npos)
+      << failure.text;
+  EXPECT_TRUE(logged("target 1 " + path(1) + " IS AS IT WAS IN START 1, and took part in start 2"))
+      << log_;
+  EXPECT_TRUE(content("targets.list") == list && head_of(1) == super);
+  // Expect: beside one that saw all it may start, and must learn.
+  copy(path(0) + ".true", path(0));
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_TRUE(!missed(0) && missed(1) && listed_missed(1));
+  // Expect: from now on it is none of before.
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_FALSE(logged("IS AS IT WAS")) << log_;
+}
+
+// It raised the list and no target, or some of them.
+TEST_F(NodeTargets, AStartThatEndedEarlyMakesNoCopiesOfBefore) {
+  TargetList list;
+  ASSERT_TRUE(load_records(folder_, &list).ok());
+  list.boot_generation = 5;
+  ASSERT_TRUE(save_records(folder_, list).ok());
+  ASSERT_TRUE(prepare().ok());
+  EXPECT_FALSE(logged("IS AS IT WAS")) << log_;
+  EXPECT_TRUE(!missed(0) && !missed(1));
 }
 
 // Two faults apart: what took the purge was replaced while the one that missed it was away.
