@@ -187,6 +187,7 @@ void check_paths(std::vector<std::string>& problems, const ServerConfig& config)
     const std::string& value;
     const char* without;
   } files[] = {{"--token-file", config.token_file, " for no token"},
+               {"--control-token-file", config.control_token_file, " for no token"},
                {"--metrics-file", config.metrics_file, ""},
                {"--config", config.config_file, ""}};
   for (const auto& file : files) {
@@ -197,14 +198,41 @@ void check_paths(std::vector<std::string>& problems, const ServerConfig& config)
 }
 
 void check_listeners(std::vector<std::string>& problems, const ServerConfig& config) {
-  const std::string listen = config.name_of("--listen");
-  if (!port_of(config.listen)) {
-    problems.push_back(listen + " is \"" + config.listen +
-                       "\"; it must be HOST:PORT, like 127.0.0.1:7440 or [::1]:7440");
-  } else if (!is_loopback(config.listen) && config.token_file.empty()) {
-    problems.push_back(
-        listen + " " + config.listen +
-        " is not loopback, so a token is needed: give --token-file, or listen on 127.0.0.1");
+  constexpr const char* kNeedsNone = nullptr;
+  const struct {
+    const char* option;
+    const std::string& address;
+    const char* token_option;
+    const std::string& token_file;
+    bool may_be_off;
+  } listeners[] = {
+      {"--listen", config.listen, "--token-file", config.token_file, false},
+      {"--control", config.control, "--control-token-file", config.control_token_file, true},
+      {"--http", config.http, kNeedsNone, config.token_file, true},
+  };
+  std::vector<uint32_t> taken;  // by the listeners before
+  for (const auto& one : listeners) {
+    const std::string name = config.name_of(one.option);
+    if (one.may_be_off && one.address == kNoListener) continue;
+    const std::optional<uint32_t> port = port_of(one.address);
+    if (!port) {
+      problems.push_back(name + " is \"" + one.address +
+                         "\"; it must be HOST:PORT, like 127.0.0.1:7440 or [::1]:7440" +
+                         (one.may_be_off ? ", or none" : ""));
+      continue;
+    }
+    if (one.token_option != kNeedsNone && !is_loopback(one.address) && one.token_file.empty()) {
+      problems.push_back(name + " " + one.address +
+                         " is not loopback, so a token is needed: give " + one.token_option +
+                         ", or listen on 127.0.0.1");
+    }
+    if (*port == 0) continue;  // whichever is free
+    if (std::find(taken.begin(), taken.end(), *port) != taken.end()) {
+      problems.push_back(name + " " + one.address +
+                         " has the port of another listener; give each "
+                         "of --listen, --control and --http its own");
+    }
+    taken.push_back(*port);
   }
 }
 

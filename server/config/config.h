@@ -47,6 +47,8 @@ struct FaultSettings {
   }
 };
 
+inline constexpr std::string_view kNoListener = "none";
+
 // Whence a value comes when it is not the default.
 struct Origin {
   enum class Kind : uint8_t { kMachine, kTargetList, kFile, kCommandLine };
@@ -60,7 +62,10 @@ struct Origin {
 struct ServerConfig {
   std::string data_dir = "./varve-data";
   std::string listen = "127.0.0.1:7440";
-  std::string token_file;  // empty = loopback peers only
+  std::string token_file;                  // empty = loopback peers only
+  std::string control = "127.0.0.1:7441";  // kNoListener = off
+  std::string control_token_file;
+  std::string http = "127.0.0.1:7442";  // kNoListener = off
   uint32_t targets = 4;
   std::vector<std::string> target_paths;  // instead of files in data_dir
   uint64_t target_bytes = kGiB;

@@ -72,6 +72,9 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
                                   "--accept-stale",
                                   "--targets=2",
                                   "--config=f",
+                                  "--control=127.0.0.1:2",
+                                  "--control-token-file=ct",
+                                  "--http=none",
                                   "--print-config"});
   ASSERT_EQ(line.exit_code, -1) << line.text;
   EXPECT_EQ(line.problems, std::vector<std::string>());
@@ -102,6 +105,9 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
   EXPECT_TRUE(c.create_targets && c.accept_stale);
   EXPECT_EQ(c.targets, 2u);
   EXPECT_EQ(c.config_file, "f");
+  EXPECT_EQ(c.control, "127.0.0.1:2");
+  EXPECT_EQ(c.control_token_file, "ct");
+  EXPECT_EQ(c.http, "none");
   EXPECT_EQ(c.origins.size(), settings().size()) << "a setting is not in this test";
 }
 

@@ -51,7 +51,11 @@ drain_target = ["y"]
 [repair]
 repair_mb_per_s = 0
 scrub_interval_s = 60
+[control]
+control = "127.0.0.1:2"
+control_token_file = "ct"
 [monitor]
+http = "none"
 metrics_file = "m"
 [testing]
 i_am_testing = true
@@ -83,6 +87,9 @@ fault_stuck_target = 1
   EXPECT_EQ(c.repair_mb_per_s, 0u);
   EXPECT_EQ(c.scrub_interval_s, 60u);
   EXPECT_EQ(c.metrics_file, "m");
+  EXPECT_EQ(c.control, "127.0.0.1:2");
+  EXPECT_EQ(c.control_token_file, "ct");
+  EXPECT_EQ(c.http, "none");
   EXPECT_TRUE(c.testing && c.faults.volatile_cache && c.faults.ack_before_flush);
   EXPECT_TRUE(c.faults.purge_before_flush);
   EXPECT_EQ(c.faults.spill_per_mille, 7u);
@@ -115,7 +122,7 @@ TEST(ConfigFile, WhatIsWrongIsSaidWithItsPlace) {
       {"[nodes]\nshards = 2", "v.toml:1:2: [nodes] is no section; did you mean [node]?\n"},
       {"[gpu]",
        "v.toml:1:2: [gpu] is no section; there are [node], [session], [index], [tier], [target], "
-       "[repair], [monitor], [testing]\n"},
+       "[repair], [control], [monitor], [testing]\n"},
       {"shards = 2", "v.toml:1:1: shards stands outside of its section, [node]\n"},
       {"[tier]\nshards = 2", "v.toml:2:1: shards stands in [tier]; its section is [node]\n"},
       {"node = 2",

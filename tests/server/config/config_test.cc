@@ -70,6 +70,19 @@ TEST(Config, EveryBadSettingHasItsSentence) {
       {"must be HOST:PORT", [](ServerConfig& c) { c.listen = ":7440"; }},
       {"must be HOST:PORT", [](ServerConfig& c) { c.listen = "::1:0"; }},
       {"is not loopback, so a token is needed", [](ServerConfig& c) { c.listen = "0.0.0.0:7440"; }},
+      {"--listen is \"none\"; it must be HOST:PORT", [](ServerConfig& c) { c.listen = "none"; }},
+      {"--control is \"off\"; it must be HOST:PORT, like 127.0.0.1:7440 or [::1]:7440, or none",
+       [](ServerConfig& c) { c.control = "off"; }},
+      {"--http is \"\"; it must be HOST:PORT", [](ServerConfig& c) { c.http = ""; }},
+      {"--control 0.0.0.0:7441 is not loopback, so a token is needed: give --control-token-file",
+       [](ServerConfig& c) {
+         c.control = "0.0.0.0:7441";
+         c.token_file = "t";  // of clients: who uses the node does not operate it
+       }},
+      {"--control 127.0.0.1:7440 has the port of another listener",
+       [](ServerConfig& c) { c.control = "127.0.0.1:7440"; }},
+      {"--http [::1]:07441 has the port of another listener",
+       [](ServerConfig& c) { c.http = "[::1]:07441"; }},
       {"is not loopback, so a token is needed",
        [](ServerConfig& c) { c.listen = "127.evil.example:1"; }},
       {"--targets is 0", [](ServerConfig& c) { c.targets = 0; }},
@@ -179,6 +192,19 @@ TEST(Config, TargetsAreDrainedByThePathThatTheyHave) {
   config.drain_targets = {"/dev/b"};
   EXPECT_TRUE(config.problems().empty());
   EXPECT_TRUE(config.drains(1) && !config.drains(3));
+}
+
+// Expect: off, of any free port, or beyond loopback where that harms nobody.
+TEST(Config, ListenersMayBeOffOrAnywhereWithTheirToken) {
+  ServerConfig config = good();
+  config.control = config.http = "none";
+  EXPECT_TRUE(config.problems().empty());
+  config.listen = config.control = config.http = "127.0.0.1:0";
+  EXPECT_TRUE(config.problems().empty());
+  config.http = "0.0.0.0:7442";
+  config.control = "0.0.0.0:7441";
+  config.control_token_file = "t";
+  EXPECT_TRUE(config.problems().empty());
 }
 
 // A variable that is not set must not switch the token off.
