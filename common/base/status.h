@@ -113,7 +113,7 @@ class [[nodiscard]] Result {
   declaration = *std::move(temporary)
 #define VARVE_RETURN_IF_ERROR(...)                                                             \
   do {                                                                                         \
-    if (::varve::Status varve_status = (__VA_ARGS__); !varve_status.ok()) return varve_status; \
+    if (::varve::Status varve_failed = (__VA_ARGS__); !varve_failed.ok()) return varve_failed; \
   } while (false)
 
 }  // namespace varve
