@@ -49,7 +49,9 @@ class ThreadedClient final : public Client {
   Result<RegionId> register_memory(void* data, uint64_t bytes) override;
   Status unregister_memory(RegionId region) override;
   Result<std::vector<BaseId>> base_ids(FormatId format, const BaseId& parent,
-                                       std::span<const uint32_t> tokens) override;
+                                       std::span<const uint32_t> tokens,
+                                       std::span<const ConstByteSpan> extras) override;
+  Result<BaseId> base_id_of_hash(FormatId format, ConstByteSpan hash) override;
   Result<OpId> match(MatchRequest request) override;
   Result<OpId> pull(PullRequest request) override;
   Result<OpId> follow(FollowRequest request) override;
@@ -306,8 +308,13 @@ Status ThreadedClient::unregister_memory(RegionId region) {
   return call<Status>([&] { return core_->unregister_memory(region); });
 }
 Result<std::vector<BaseId>> ThreadedClient::base_ids(FormatId format, const BaseId& parent,
-                                                     std::span<const uint32_t> tokens) {
-  return call<Result<std::vector<BaseId>>>([&] { return core_->base_ids(format, parent, tokens); });
+                                                     std::span<const uint32_t> tokens,
+                                                     std::span<const ConstByteSpan> extras) {
+  return call<Result<std::vector<BaseId>>>(
+      [&] { return core_->base_ids(format, parent, tokens, extras); });
+}
+Result<BaseId> ThreadedClient::base_id_of_hash(FormatId format, ConstByteSpan hash) {
+  return call<Result<BaseId>>([&] { return core_->base_id_of_hash(format, hash); });
 }
 
 Result<OpId> ThreadedClient::match(MatchRequest request) {

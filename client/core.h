@@ -144,7 +144,9 @@ class Core final : public ClientCore, private SessionUser {
   Result<RegionId> register_memory(void* data, uint64_t bytes) override;
   Status unregister_memory(RegionId region) override;
   Result<std::vector<BaseId>> base_ids(FormatId format, const BaseId& parent,
-                                       std::span<const uint32_t> tokens) override;
+                                       std::span<const uint32_t> tokens,
+                                       std::span<const ConstByteSpan> extras) override;
+  Result<BaseId> base_id_of_hash(FormatId format, ConstByteSpan hash) override;
   Result<OpId> match(MatchRequest request) override;
   Result<OpId> pull(PullRequest request) override;
   Result<OpId> follow(FollowRequest request) override;

@@ -74,6 +74,8 @@ using OpId = uint64_t;      // 0 = none; never reused by one client
 using RegionId = uint32_t;  // 0 = none
 using FormatId = uint32_t;  // 0 = none; stays valid across reconnects
 
+inline constexpr size_t kIdExtrasBytesMax = 4096;  // beside the tokens of one run, in its base id
+
 // Where the bytes of a layer of a block lie in the caller's memory: paged KV.
 // Slot s of layer l begins at region + offset + s * stride; its bytes are `segments` equal pieces,
 // piece p at + p * segment_stride (segments = 1: contiguous). Their sum is the layer's bytes.
@@ -280,9 +282,12 @@ class ClientCore {
   // Base ids need the domain's salt, known once connected (kUnavailable before). Chains on
   // `parent`. They are good for that salt only: when the daemon comes back with another one
   // (counters().identity_changes, and a warning in the log), ids of before miss for ever and are to
-  // be computed anew.
+  // be computed anew. `extras`: what else the KV of each whole run depends on; none, or one a run.
   virtual Result<std::vector<BaseId>> base_ids(FormatId format, const BaseId& parent,
-                                               std::span<const uint32_t> tokens) = 0;
+                                               std::span<const uint32_t> tokens,
+                                               std::span<const ConstByteSpan> extras = {}) = 0;
+  // Of a run that the engine has a stable content hash of, chained over the prefix: 16 to 64 bytes.
+  virtual Result<BaseId> base_id_of_hash(FormatId format, ConstByteSpan hash) = 0;
 
   virtual Result<OpId> match(MatchRequest request) = 0;
   virtual Result<OpId> pull(PullRequest request) = 0;
@@ -326,7 +331,9 @@ class Client {
   virtual Result<RegionId> register_memory(void* data, uint64_t bytes) = 0;
   virtual Status unregister_memory(RegionId region) = 0;
   virtual Result<std::vector<BaseId>> base_ids(FormatId format, const BaseId& parent,
-                                               std::span<const uint32_t> tokens) = 0;
+                                               std::span<const uint32_t> tokens,
+                                               std::span<const ConstByteSpan> extras = {}) = 0;
+  virtual Result<BaseId> base_id_of_hash(FormatId format, ConstByteSpan hash) = 0;
   virtual Result<OpId> match(MatchRequest request) = 0;
   virtual Result<OpId> pull(PullRequest request) = 0;
   virtual Result<OpId> follow(FollowRequest request) = 0;
