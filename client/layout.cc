@@ -25,6 +25,10 @@ bool layer_end(const LayerLayout& layer, uint32_t slot, uint64_t segment_bytes, 
 Result<BoundLayout> BoundLayout::bind(const Layout& layout, std::span<const LayerSpec> layers,
                                       std::span<const uint32_t> slots,
                                       const std::vector<std::unique_ptr<Region>>& regions) {
+  if (!layout.buffers.empty()) {
+    if (!layout.layers.empty()) return Status::invalid("layout: layers or buffers, not both");
+    return bind_buffers(layout.buffers, layers, slots, regions);
+  }
   if (layout.layers.size() != layers.size()) {
     return Status::invalid("layout: its layer count differs from the format's rank");
   }
@@ -49,10 +53,50 @@ Result<BoundLayout> BoundLayout::bind(const Layout& layout, std::span<const Laye
     }
     bound.layers_.push_back({region.data + from.offset, from.stride, from.segment_stride,
                              segment_bytes, layers[l].bytes});
-    if (std::find(bound.regions_.begin(), bound.regions_.end(), from.region) ==
-        bound.regions_.end()) {
-      bound.regions_.push_back(from.region);
+    bound.use_region(from.region);
+  }
+  return bound;
+}
+
+void BoundLayout::use_region(RegionId region) {
+  if (std::find(regions_.begin(), regions_.end(), region) == regions_.end())
+    regions_.push_back(region);
+}
+
+Result<BoundLayout> BoundLayout::bind_buffers(std::span<const LayerBuffer> buffers,
+                                              std::span<const LayerSpec> layers,
+                                              std::span<const uint32_t> slots,
+                                              const std::vector<std::unique_ptr<Region>>& regions) {
+  const uint64_t slot_count = buffers.size() / layers.size();
+  if (slot_count * layers.size() != buffers.size()) {
+    return Status::invalid("buffers: one for each of the rank's layers, block by block");
+  }
+  for (const uint32_t slot : slots) {
+    if (slot >= slot_count) return Status::invalid("buffers: fewer than the blocks need");
+  }
+  BoundLayout bound;
+  for (const LayerSpec& layer : layers)
+    bound.layers_.push_back({nullptr, 0, 0, layer.bytes, layer.bytes});
+  RegionId last = 0;  // neighbours mostly lie in one region
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].bytes != layers[i % layers.size()].bytes) {
+      return Status::invalid("buffers: one has not the bytes of its layer");
     }
+    auto* data = static_cast<std::byte*>(buffers[i].data);
+    const auto holds = [&](RegionId id) {
+      const Region* region = regions[id - 1].get();
+      if (region == nullptr || data < region->data) return false;
+      const auto offset = static_cast<uint64_t>(data - region->data);
+      return offset <= region->bytes && buffers[i].bytes <= region->bytes - offset;
+    };
+    if (last == 0 || !holds(last)) {
+      last = 0;
+      for (RegionId id = 1; id <= regions.size() && last == 0; ++id)
+        last = holds(id) ? id : 0;
+      if (last == 0) return Status::invalid("buffers: one lies in no registered region");
+      bound.use_region(last);
+    }
+    bound.buffers_.push_back(data);
   }
   return bound;
 }
@@ -73,7 +117,7 @@ uint32_t BoundLayout::pieces(uint32_t slot, const ExtentSpec& extent, uint32_t o
     const uint64_t segment = at / l.segment_bytes;
     const uint32_t inside = static_cast<uint32_t>(at % l.segment_bytes);
     const uint32_t bytes = std::min(l.segment_bytes - inside, length - covered);
-    std::byte* data = l.base + slot * l.stride + segment * l.segment_stride + inside;
+    std::byte* data = start(slot, layer) + segment * l.segment_stride + inside;
     if (used > 0 &&
         static_cast<std::byte*>(pieces[used - 1].iov_base) + pieces[used - 1].iov_len == data) {
       pieces[used - 1].iov_len += bytes;

@@ -47,6 +47,17 @@ class BoundLayout {
   const std::vector<RegionId>& regions() const { return regions_; }  // each once
 
  private:
+  // Of a list of addresses instead of layers.
+  static Result<BoundLayout> bind_buffers(std::span<const LayerBuffer> buffers,
+                                          std::span<const LayerSpec> layers,
+                                          std::span<const uint32_t> slots,
+                                          const std::vector<std::unique_ptr<Region>>& regions);
+  std::byte* start(uint32_t slot, uint32_t layer) const {
+    if (!buffers_.empty()) return buffers_[size_t{slot} * layers_.size() + layer];
+    return layers_[layer].base + slot * layers_[layer].stride;
+  }
+  void use_region(RegionId region);
+
   struct Layer {
     std::byte* base = nullptr;
     uint64_t stride = 0;
@@ -55,6 +66,7 @@ class BoundLayout {
     uint32_t bytes = 0;
   };
   std::vector<Layer> layers_;
+  std::vector<std::byte*> buffers_;  // per slot and layer, when there are no strides
   std::vector<RegionId> regions_;
 };
 

@@ -26,7 +26,7 @@ void ClientMatchOp::run() {
       if (!stop_.ok()) return finish(stop_);
       if (!answered_) return;
       answered_ = false;
-      if (more_ && asked_ < request_.ids.size()) {
+      if ((more_ || each()) && asked_ < request_.ids.size()) {
         stage_ = Stage::kAsk;
         return wake();
       }
@@ -106,8 +106,12 @@ void ClientMatchOp::take(const wire::MatchedView& answer) {
   result_.recovering |= body.recovering != 0;
   if (asked_ == 0) result_.first_layer_ns_estimate = body.first_layer_ns;
   result_.last_layer_ns_estimate += body.last_layer_ns;
-  asked_ += batch_;
   more_ = body.n_blocks == batch_;
+  if (each()) {
+    result_.codes.insert(result_.codes.end(), body.n_blocks, Code::kOk);
+    if (!more_) result_.codes.push_back(Code::kUnavailable);  // the gap; behind it nobody looked
+  }
+  asked_ += each() && !more_ ? body.n_blocks + 1 : batch_;
 }
 
 void ClientMatchOp::on_lost(Status cause) {
@@ -146,6 +150,7 @@ void ClientMatchOp::finish(Status status) {
       core_.leases().release_on_wire(part.lease);
     result_.n_blocks = 0;
     result_.tiers.clear();
+    if (each()) result_.codes.assign(request_.ids.size(), status.code());
   } else if (!lease_.parts.empty()) {
     result_.lease = core_.leases().add(std::move(lease_));
     result_.lease_ns = core_.leases().left_ns(result_.lease);

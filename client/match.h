@@ -1,5 +1,5 @@
 // ClientMatchOp: the longest prefix that every rank has, asked in batches that stop at the first
-// gap.
+// gap; or, of each, batches that go on behind every gap.
 #pragma once
 
 #include "client/core.h"
@@ -16,6 +16,7 @@ class ClientMatchOp final : public ClientOp {
 
  private:
   enum class Stage : uint8_t { kAsk, kAnswer, kDone };
+  bool each() const { return request_.of == MatchOf::kEach; }
   bool ask();
   void take(const wire::MatchedView& answer);
   void finish(Status status);

@@ -86,14 +86,27 @@ struct LayerLayout {
   uint32_t segments = 1;
   uint64_t segment_stride = 0;
 };
-struct Layout {
-  std::vector<LayerLayout> layers;  // as many as the rank's layers
+// Or where they lie as one list of addresses, block by block: layer l of slot s is
+// buffers[s * layers + l], of exactly the layer's bytes, inside one registered region.
+struct LayerBuffer {
+  void* data = nullptr;
+  uint64_t bytes = 0;
 };
+struct Layout {
+  std::vector<LayerLayout> layers;   // as many as the rank's layers; or empty, and
+  std::vector<LayerBuffer> buffers;  // as many as the rank's layers for each slot
+};
+
+// kEach: of each id whether it is there, wherever it stands. The daemon knows prefixes only: it
+// costs a round trip for each id that is not there, and one. At most kEachIdsMax, without a lease.
+enum class MatchOf : uint8_t { kPrefix, kEach };
+inline constexpr uint32_t kEachIdsMax = 256;
 
 struct MatchRequest {
   FormatId format = 0;
   std::vector<BaseId> ids;  // in prefix order; any length, sent in batches of wire::kIdsMax
-  uint32_t lease_ms = 0;    // 0 = no lease
+  MatchOf of = MatchOf::kPrefix;
+  uint32_t lease_ms = 0;  // 0 = no lease
   Nanos deadline_ns = 1 * kSecond;
   uint64_t tag = 0;
 };
@@ -233,7 +246,8 @@ struct Event {
   std::vector<FollowTag> granted;  // kReserved: those granted since the last one of this op
   std::vector<HoldRow> holds;      // in order of their numbers
   PurgeResult purged;
-  // match; lease_ns of renew too
+  // match; lease_ns of renew too. Of MatchOf::kEach: how many are there, and codes[] per id: kOk or
+  // kUnavailable (not there), the code of `status` when that is not kOk.
   uint32_t n_blocks = 0;
   uint64_t lease = 0;
   Nanos lease_ns = 0;

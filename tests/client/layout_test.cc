@@ -264,5 +264,74 @@ TEST_F(LayoutErrorTest, AnotherNumberOfLayersIsRefused) {
   EXPECT_EQ(bind({0}).code(), Code::kInvalid);
 }
 
+// Two regions, three blocks of two layers, nothing in any order.
+class BuffersTest : public testing::Test {
+ protected:
+  BuffersTest() : layers_{{LayerKind::kFull, 100}, {LayerKind::kFull, 60}} {
+    for (const uint64_t bytes : {uint64_t{1000}, uint64_t{200}})
+      add_region(drawn_, bytes);
+    auto* a = drawn_.memory[0].data();
+    auto* b = drawn_.memory[1].data();
+    layout_.buffers = {{a + 900, 100}, {b + 140, 60}, {a, 100},
+                       {a + 500, 60},  {b, 100},      {a + 100, 60}};
+  }
+  Result<BoundLayout> bind(const std::vector<uint32_t>& slots = {0, 1, 2}) {
+    return BoundLayout::bind(layout_, layers_, slots, drawn_.regions);
+  }
+  std::vector<LayerSpec> layers_;
+  Drawn drawn_;
+  Layout layout_;
+};
+
+TEST_F(BuffersTest, EachBlocksLayersAreWhereTheListSays) {
+  const auto bound = bind();
+  ASSERT_TRUE(bound.has_value()) << bound.error().what();
+  EXPECT_EQ(bound->regions().size(), 2u);
+  const ExtentTable table = *ExtentTable::of(layers_, Scheme{});
+  ASSERT_EQ(table.data_count(), 1u);  // both run together
+  for (uint32_t slot = 0; slot < 3; ++slot) {
+    iovec pieces[4];
+    uint32_t count = 0;
+    EXPECT_EQ(bound->pieces(slot, table.extents[0], 0, 160, pieces, &count), 160u);
+    // Expect: where one layer ends and the next begins behind it, one piece.
+    const bool joined = slot == 1 && layout_.buffers[3].data ==
+                                         static_cast<std::byte*>(layout_.buffers[2].data) + 100;
+    ASSERT_EQ(count, joined ? 1u : 2u);
+    for (uint32_t l = 0; l < 2; ++l) {
+      EXPECT_EQ(pieces[l].iov_base, layout_.buffers[slot * 2 + l].data);
+      EXPECT_EQ(pieces[l].iov_len, layers_[l].bytes);
+    }
+  }
+}
+
+TEST_F(BuffersTest, WhatLeavesEveryRegionOrHasOtherBytesIsRefused) {
+  const auto refused = [&](size_t i, std::ptrdiff_t by, uint64_t bytes) {
+    const LayerBuffer kept = layout_.buffers[i];
+    layout_.buffers[i] = {static_cast<std::byte*>(kept.data) + by, bytes};
+    const auto bound = bind();
+    layout_.buffers[i] = kept;
+    return !bound.has_value() && bound.error().code() == Code::kInvalid;
+  };
+  EXPECT_TRUE(refused(0, 1, 100));  // one byte beyond the end
+  EXPECT_TRUE(refused(2, -1, 100));
+  EXPECT_TRUE(refused(2, 0, 99));
+  EXPECT_TRUE(refused(3, 0, 100));
+  EXPECT_TRUE(refused(0, 4096, 100));
+  EXPECT_FALSE(refused(0, 0, 100));
+  drawn_.regions[1].reset();  // unregistered
+  EXPECT_EQ(bind().error().code(), Code::kInvalid);
+}
+
+TEST_F(BuffersTest, ThereIsOneForEachLayerOfEachSlot) {
+  EXPECT_EQ(bind({0, 1, 3}).error().code(), Code::kInvalid);
+  EXPECT_TRUE(bind({2, 0}).has_value());
+  layout_.buffers.pop_back();
+  EXPECT_EQ(bind({0, 1}).error().code(), Code::kInvalid);
+  layout_.buffers.pop_back();
+  EXPECT_TRUE(bind({0, 1}).has_value());
+  layout_.layers.resize(2);
+  EXPECT_EQ(bind({0, 1}).error().code(), Code::kInvalid);  // both
+}
+
 }  // namespace
 }  // namespace varve

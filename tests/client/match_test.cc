@@ -278,5 +278,46 @@ TEST_F(MatchTest, ADisconnectAtAnyStepEndsInAnAnswer) {
   }
 }
 
+TEST_F(MatchTest, OfEachIdItIsSaidWhereverItStands) {
+  rig_.put(1, 3);
+  rig_.put(5, 1);
+  rig_.put(8, 1);
+  MatchRequest each = request(0, 9);
+  each.of = MatchOf::kEach;
+  const Event event = rig_.finish(*rig_.core->match(std::move(each)));
+  EXPECT_TRUE(event.status.ok());
+  EXPECT_EQ(event.n_blocks, 5u);
+  constexpr Code kMiss = Code::kUnavailable;
+  EXPECT_EQ(event.codes, (std::vector<Code>{kMiss, Code::kOk, Code::kOk, Code::kOk, kMiss,
+                                            Code::kOk, kMiss, kMiss, Code::kOk}));
+  // Expect: one for each that is not there, and one.
+  EXPECT_EQ(rig_.daemon->count(Type::kMatch), 5u);
+  EXPECT_EQ(rig_.core->counters().hit_ids, 5u);
+  rig_.put(0, 9);
+  MatchRequest whole = request(0, 9);
+  whole.of = MatchOf::kEach;
+  EXPECT_EQ(rig_.finish(*rig_.core->match(std::move(whole))).n_blocks, 9u);
+  EXPECT_EQ(rig_.daemon->count(Type::kMatch), 6u);
+}
+
+TEST_F(MatchTest, OfEachIdTheReasonIsSaidWhenThereIsNoAnswer) {
+  ASSERT_TRUE(rig_.ready());
+  rig_.daemon->hook = [](const auto& r) { return r.type == Type::kMatch; };
+  MatchRequest each = request(0, 3);
+  each.of = MatchOf::kEach;
+  const Event event = rig_.finish(*rig_.core->match(std::move(each)));
+  EXPECT_EQ(event.status.code(), Code::kTimedOut);
+  EXPECT_EQ(event.codes, std::vector<Code>(3, Code::kTimedOut));
+}
+
+TEST_F(MatchTest, OfEachIdThereIsALimitAndNoLease) {
+  MatchRequest each = request(0, kEachIdsMax + 1);
+  each.of = MatchOf::kEach;
+  EXPECT_EQ(rig_.core->match(std::move(each)).error().code(), Code::kInvalid);
+  each = request(0, 2, 1000);
+  each.of = MatchOf::kEach;
+  EXPECT_EQ(rig_.core->match(std::move(each)).error().code(), Code::kInvalid);
+}
+
 }  // namespace
 }  // namespace varve
