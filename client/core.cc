@@ -104,6 +104,7 @@ Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
       parity_scratch_(options.parity_scratch_bytes),
       rebuild_scratch_(options.rebuild_scratch_bytes),
       hedge_budget_(options.hedge_percent),
+      breaker_(options.breaker_failures, options.breaker_probe_ns),
       gather_(std::make_unique_for_overwrite<std::byte[]>(size_t{kDataMax} * kColumnBytes)),
       reaper_(*this) {
   for (const auto& piece : pieces_.all()) {
@@ -330,6 +331,7 @@ bool Core::next_event(Event& out) {
 void Core::finish(ClientOp& op, Event event) {
   VARVE_ASSERT(event.op == op.id());
   VARVE_ASSERT(event.kind != Event::Kind::kLayer && event.kind != Event::Kind::kReserved);  // C3
+  breaker_.on_end(event, reactor_.now_ns());
   emit(std::move(event));
   end(op);
 }
@@ -372,6 +374,9 @@ const ClientCounters& Core::counters() const {
   counters_.disconnects = session_.disconnects();
   counters_.discarded_bytes = session_.discarded_bytes();
   counters_.identity_changes = session_.identity_changes();
+  counters_.breaker_opens = breaker_.opens();
+  counters_.breaker_answers = breaker_.answers();
+  counters_.breaker_probes = breaker_.probes();
   return counters_;
 }
 
@@ -382,6 +387,7 @@ void Core::on_ready() {
     use_scheme(*format);
   if (options_.populate_scratch && scheme_.m > 0) populate_scratch();
   pace_.begin_session(session_.hello().pulls_max, session_.hello().attempts_max);
+  breaker_.close();
   register_formats();
   wake_all();
   changed();

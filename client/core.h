@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "client/breaker.h"
 #include "client/hedge.h"
 #include "client/layout.h"
 #include "client/lease.h"
@@ -178,6 +179,7 @@ class Core final : public ClientCore, private SessionUser {
   enum class Hold : uint8_t { kTake, kGive };
   void hold_regions(const BoundLayout& layout, Hold hold);
   Pace& pace() { return pace_; }
+  Breaker& breaker() { return breaker_; }
   ClientLeases& leases() { return leases_; }
   const ExtentTable& table(FormatId format, uint32_t rank);  // of the session's scheme
   PieceSend* take_piece() { return pieces_.take(); }
@@ -253,6 +255,7 @@ class Core final : public ClientCore, private SessionUser {
   Scheme scheme_;  // of the newest session
   Scratch parity_scratch_, rebuild_scratch_;
   HedgeBudget hedge_budget_;
+  Breaker breaker_;
   std::unique_ptr<std::byte[]> gather_;
   Pace pace_;
   Reaper reaper_;

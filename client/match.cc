@@ -15,6 +15,10 @@ void ClientMatchOp::run() {
   switch (stage_) {
     case Stage::kAsk:
       if (!stop_.ok()) return finish(stop_);
+      if (!admitted_ && !core_.breaker().admit(core_.reactor().now_ns())) {
+        return finish(Breaker::refusal());
+      }
+      admitted_ = true;
       // Known to be down: a miss now beats a wait inside the engine's scheduler.
       if (core_.session().state() == SessionState::kWaiting && !resent_) {
         return finish(core_.session().last_error());

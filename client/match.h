@@ -27,7 +27,7 @@ class ClientMatchOp final : public ClientOp {
   uint32_t batch_ = 0;  // ids in the batch under way
   uint64_t wire_op_ = 0;
   Nanos asked_ns_ = 0;
-  bool resent_ = false, answered_ = false, more_ = true;
+  bool admitted_ = false, resent_ = false, answered_ = false, more_ = true;
   Event result_;
   ClientLease lease_;
 };

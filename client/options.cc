@@ -21,6 +21,9 @@ Status check_options(const ClientOptions& o) {
     return Status::invalid("client: rebuild_scratch_bytes is 56 to 128 MiB");
   }
   if (o.hedge_percent > 100) return Status::invalid("client: hedge_percent is 0 to 100");
+  if (o.breaker_failures > 0 && o.breaker_probe_ns == 0) {
+    return Status::invalid("client: breaker_probe_ns is above 0");
+  }
   if (o.ops_max == 0) return Status::invalid("client: ops_max is at least 1");
   if (o.reconnect_ns_min == 0 || o.reconnect_ns_max < o.reconnect_ns_min) {
     return Status::invalid("client: reconnect_ns_min and _max are out of order");

@@ -62,6 +62,11 @@ struct ClientOptions {
   // MiB to begin with); beyond it, it is waited for. 0 = always.
   uint32_t hedge_percent = 5;
   uint32_t ops_max = 256;
+  // After so many matches, pulls and pushes in a row that timed out or were unavailable a match is
+  // answered with zero blocks at once, but for one in every breaker_probe_ns, until one is answered
+  // or a session begins. 0 = never.
+  uint32_t breaker_failures = 0;
+  Nanos breaker_probe_ns = 1 * kSecond;
   Nanos connect_ns_max = 2 * kSecond;
   Nanos reconnect_ns_min = 50 * kMillisecond;  // doubles up to
   Nanos reconnect_ns_max = 2 * kSecond;
@@ -279,6 +284,8 @@ struct ClientCounters {
   // Sessions whose node or salt was not that of the session before: cached base ids miss.
   uint64_t identity_changes = 0;
   uint64_t connects = 0, disconnects = 0, timeouts = 0, cancels = 0, discarded_bytes = 0;
+  // The breaker: how often it opened, matches that it answered, probes that it let through.
+  uint64_t breaker_opens = 0, breaker_answers = 0, breaker_probes = 0;
 };
 
 // One thread. Submits answer an OpId at once, or a Status when the request itself is wrong or a
