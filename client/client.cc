@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "client/varve.h"
+#include "client/wait.h"
 #include "common/fabric/address.h"
 #include "common/reactor/io.h"
 
@@ -26,12 +27,6 @@ namespace {
 // Events of all ops that nobody took: beyond this nothing new is begun.
 constexpr size_t kEventsQueuedMax = 65536;
 
-// A point in time for condition variables; what would overflow them is a year.
-std::chrono::steady_clock::time_point after(Nanos timeout_ns) {
-  const Nanos bounded = std::min<Nanos>(timeout_ns, 365 * 24 * 3600 * kSecond);
-  return std::chrono::steady_clock::now() + std::chrono::nanoseconds(bounded);
-}
-
 // Runs `call` on the client's thread; made by the caller, freed by the thread.
 struct Command {
   Message message;
@@ -40,7 +35,8 @@ struct Command {
 
 class ThreadedClient final : public Client {
  public:
-  explicit ThreadedClient(const ClientOptions& options) : options_(options) {}
+  ThreadedClient(const ClientOptions& options, EventWatch* watch)
+      : options_(options), watch_(watch) {}
   ~ThreadedClient() override;
   Status start();
 
@@ -91,6 +87,7 @@ class ThreadedClient final : public Client {
   void signal();  // mutex_ is held: the descriptor says whether there are events
 
   ClientOptions options_;
+  EventWatch* watch_;
   SystemClock clock_;
   SystemEntropy entropy_;
   std::unique_ptr<Fabric> fabric_ = make_tcp_fabric();
@@ -210,6 +207,7 @@ void ThreadedClient::pump() {
 }
 
 void ThreadedClient::deliver(Event event) {
+  const bool queued = watch_ == nullptr || watch_->on_event(event) == EventWatch::Queue::kYes;
   {
     std::lock_guard lock(mutex_);
     VARVE_ASSERT(live_ops_.count(event.op) == 1, event.op);  // nothing behind the terminal one (C3)
@@ -217,7 +215,7 @@ void ThreadedClient::deliver(Event event) {
       live_ops_.erase(event.op);
       counters_ = core_->counters();
     }
-    events_.push_back(std::move(event));
+    if (queued) events_.push_back(std::move(event));
     signal();
   }
   changed_.notify_all();
@@ -427,8 +425,8 @@ ClientCounters ThreadedClient::counters() const {
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options) {
-  auto client = std::make_unique<ThreadedClient>(options);
+Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options, EventWatch* watch) {
+  auto client = std::make_unique<ThreadedClient>(options, watch);
   VARVE_RETURN_IF_ERROR(client->start());
   return std::unique_ptr<Client>(std::move(client));
 }

@@ -340,11 +340,22 @@ class ClientCore {
   virtual const ClientCounters& counters() const = 0;
 };
 
+// Sees every event on the client's thread before poll() and wait() can. Must not block, nor call
+// what waits for that thread.
+class EventWatch {
+ public:
+  virtual ~EventWatch() = default;
+  enum class Queue : uint8_t { kYes, kNo };  // for poll() and wait(), or only seen here
+  virtual Queue on_event(const Event& event) = 0;
+};
+
 class Client {
  public:
   // Looks a name in the address up (blocks as long as the resolver takes; fails when it has no
   // answer), starts the thread; connects in the background; never fails because the daemon is down.
-  static Result<std::unique_ptr<Client>> open(const ClientOptions& options);
+  // `watch` outlives the client.
+  static Result<std::unique_ptr<Client>> open(const ClientOptions& options,
+                                              EventWatch* watch = nullptr);
   virtual ~Client() = default;  // cancels, quiesces, joins; bounded by fence_ns_max + 1 s
 
   virtual Status wait_ready(Nanos timeout_ns) = 0;  // blocks

@@ -7,85 +7,14 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <future>
 #include <thread>
 
 #include "client/varve.h"
 #include "tests/client/client_rig.h"
+#include "tests/client/daemon_thread.h"
 
 namespace varve {
 namespace {
-
-constexpr Nanos kLong = 20 * kSecond;  // reached only by a failing test
-
-// The daemon and its reactor, on a thread of their own.
-class DaemonThread {
- public:
-  explicit DaemonThread(const std::string& address = "127.0.0.1:0") {
-    auto bound = bound_.get_future();
-    thread_ = std::thread([this, address] { run(address); });
-    address_ = bound.get();
-  }
-  ~DaemonThread() {
-    call([this](ScriptedDaemon& daemon) {
-      daemon.stop();
-      poll_timer_.owner = this;
-      poll_timer_.on_fire = [](Timer& t) {
-        static_cast<DaemonThread*>(t.owner)->stop_when_empty();
-      };
-      reactor_->arm(poll_timer_, 0);
-    });
-    thread_.join();
-  }
-  const std::string& address() const { return address_; }
-  // Runs on the daemon's thread; waits for it.
-  void call(const std::function<void(ScriptedDaemon&)>& body) {
-    struct Call {
-      Message message;
-      const std::function<void(ScriptedDaemon&)>* body;
-      ScriptedDaemon* daemon;
-      std::shared_ptr<std::promise<void>> done = std::make_shared<std::promise<void>>();
-    } c;
-    c.body = &body;
-    c.daemon = daemon_;
-    c.message.owner = &c;
-    c.message.deliver = [](Message& m) {
-      auto* call = static_cast<Call*>(m.owner);
-      const auto promise = call->done;  // `call` goes with its waiter
-      (*call->body)(*call->daemon);
-      promise->set_value();
-    };
-    auto done = c.done->get_future();
-    reactor_->post(c.message);
-    done.get();
-  }
-
- private:
-  void run(const std::string& address) {
-    SystemClock clock;
-    auto fabric = make_tcp_fabric();
-    auto io = make_io_backend(IoBackendPreference::kEpoll, {});
-    VARVE_ASSERT(io.has_value());
-    Reactor reactor(clock, io->backend.get(), ReactorOptions{});
-    ScriptedDaemon::Options options;
-    options.address = address;
-    ScriptedDaemon daemon(*fabric, reactor, options);
-    reactor_ = &reactor;
-    daemon_ = &daemon;
-    bound_.set_value(daemon.address());
-    reactor.run();
-  }
-  void stop_when_empty() {
-    if (daemon_->lanes_open() == 0) return reactor_->stop();
-    reactor_->arm(poll_timer_, kMillisecond);
-  }
-  std::promise<std::string> bound_;
-  std::thread thread_;
-  std::string address_;
-  Reactor* reactor_ = nullptr;
-  ScriptedDaemon* daemon_ = nullptr;
-  Timer poll_timer_;
-};
 
 class ClientTest : public testing::Test {
  protected:
@@ -480,6 +409,34 @@ TEST_F(ClientTest, AForkedChildMayDropItsCopy) {
   auto event = client_->wait(*client_->pull(pull_of(0, 1)), kLong);
   ASSERT_TRUE(event.has_value());
   EXPECT_TRUE(event->status.ok());
+}
+
+TEST_F(ClientTest, AWatchSeesEveryEventAndSaysWhichAreQueued) {
+  struct Watch final : EventWatch {
+    Queue on_event(const Event& event) override {
+      ++(event.kind == Event::Kind::kLayer ? layers : ended);
+      return event.kind == Event::Kind::kMatched ? Queue::kNo : Queue::kYes;
+    }
+    std::atomic<uint32_t> layers{0}, ended{0};
+  };
+  DaemonThread daemon;
+  put(daemon, 2);
+  Watch watch;  // outlives the client
+  options_.address = daemon.address();
+  client_ = std::move(*Client::open(options_, &watch));
+  ASSERT_TRUE(client_->wait_ready(kLong).ok());
+  region_ = *client_->register_memory(memory_.data(), memory_.size());
+  format_id_ = *client_->format(format_);
+  for (uint32_t l = 0; l < kLayerCount; ++l) {
+    layout_.layers.push_back({region_, uint64_t{l} * kLayerBytes, uint64_t{3} * kLayerBytes, 1, 0});
+  }
+  const OpId match = *client_->match(match_of(0, 2));
+  EXPECT_EQ(client_->wait(match, kLong).error().code(), Code::kInvalid);  // it ended unqueued
+  const OpId pull = *client_->pull(pull_of(0, 2));
+  ASSERT_TRUE(client_->wait(pull, kLong).has_value());
+  EXPECT_EQ(watch.layers.load(), kLayerCount);
+  EXPECT_EQ(watch.ended.load(), 2u);
+  client_.reset();
 }
 
 }  // namespace
