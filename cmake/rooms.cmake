@@ -54,9 +54,10 @@ if(TARGET varved)
   endforeach()
 endif()
 
-varve_room(client DEPS ${kCommon} DOORS varve.h DOUBLES)
+varve_room(client DEPS ${kCommon} DOORS varve.h varve_c.h DOUBLES)
 if(TARGET varve_client)
   add_library(varve ALIAS varve_client)
+  target_compile_definitions(varve_client PRIVATE VARVE_VERSION="${PROJECT_VERSION}")
 endif()
 
 varve_tool(tools/kvbench NAME varve_bench DEPS ${kCommon} client server/flash server/tier
