@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""libvarve as somebody else gets it: installed, linked, run.
+
+Usage: install_test.py BUILD_FOLDER PATH_OF_VARVED PATH_OF_CPP_EXAMPLE. Installs into a prefix of
+its own, looks at what the library exports, builds examples/push_pull.c against it with pkg-config
+and by find_package, and runs the examples against the varved of this build on a free port.
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import varved_test
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = CPP_EXAMPLE = None
+STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+
+def run(*command, **more):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, **more)
+    assert result.returncode == 0, (command, result.stdout, result.stderr)
+    return result.stdout
+
+
+def declared():
+    """The functions that the header promises."""
+    with open(os.path.join(ROOT, "client", "varve_c.h"), encoding="ascii") as f:
+        return set(re.findall(r"VARVE_API\s[\w\s*]*?\b(varve_\w+)\(", f.read()))
+
+
+class InstallTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.prefix = os.path.join(cls.folder.name, "prefix")
+        run("cmake", "--install", BUILD, "--prefix", cls.prefix)
+        found = glob.glob(cls.prefix + "/**/pkgconfig/varve.pc", recursive=True)
+        assert len(found) == 1, found
+        cls.lib = os.path.dirname(os.path.dirname(found[0]))
+        cls.env = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(found[0]),
+                       LD_LIBRARY_PATH=cls.lib)
+        cls.source = os.path.join(ROOT, "examples", "push_pull.c")
+        cls.daemon = varved_test.Daemon(os.path.join(cls.folder.name, "data")).wait_ready()
+        cls.address = ":".join(cls.daemon.ready.group(1, 2))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.stop()
+        cls.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def expect_push_and_pull(self, program, **more):
+        said = run(program, self.address, **more)
+        self.assertRegex(said, r"pushed 4 .*\n.*pulled 4 of 4 hits.* 1048576 bytes")
+
+    def test_it_exports_what_the_header_declares_and_nothing_else(self):
+        library = os.path.join(self.lib, "libvarve.so")
+        rows = run("nm", "-D", "--defined-only", "--with-symbol-versions", library).splitlines()
+        names = {row.split()[-1] for row in rows}
+        self.assertEqual(names - {"VARVE_0"}, {name + "@@VARVE_0" for name in declared()})
+        self.assertGreater(len(declared()), 30)
+        self.assertRegex(run("readelf", "-d", library), r"SONAME.*\[libvarve\.so\.0\]")
+
+    def test_the_header_is_c11_and_cpp(self):
+        header = glob.glob(self.prefix + "/**/varve_c.h", recursive=True)[0]
+        program = self.path("header_test.c")
+        with open(program, "w", encoding="ascii") as f:
+            f.write(f'#include "{header}"\n#include "{header}"\n'
+                    "int main(void) { varve_options o; VARVE_INIT(&o); return (int)o.reserved; }\n")
+        compilers = [("cc", "c", "c11"), ("cc", "c", "c17"), ("c++", "c++", "c++11"),
+                     ("c++", "c++", "c++20"), ("clang", "c", "c11"), ("clang++", "c++", "c++17")]
+        tried = 0
+        for compiler, language, standard in compilers:
+            if shutil.which(compiler):
+                run(compiler, "-x", language, "-std=" + standard, *STRICT, "-fsyntax-only", program)
+                tried += 1
+        self.assertGreaterEqual(tried, 3)
+
+    def test_an_example_by_pkg_config(self):
+        flags = run("pkg-config", "--cflags", "--libs", "varve", env=self.env).split()
+        self.assertIn("-lvarve", flags)
+        program = self.path("by_pkg_config")
+        run("cc", "-std=c11", *STRICT, self.source, "-o", program, *flags)
+        self.expect_push_and_pull(program, env=self.env)
+
+    def test_an_example_by_find_package(self):
+        build = self.path("by_cmake")
+        run("cmake", "-S", os.path.join(ROOT, "examples"), "-B", build,
+            "-DCMAKE_PREFIX_PATH=" + self.prefix)
+        run("cmake", "--build", build)
+        self.expect_push_and_pull(os.path.join(build, "push_pull"), env=self.env)
+        # Expect: a version that is not there is refused by the package itself.
+        wrong = self.path("wrong")
+        os.mkdir(wrong)
+        with open(os.path.join(wrong, "CMakeLists.txt"), "w", encoding="ascii") as f:
+            f.write("cmake_minimum_required(VERSION 3.13)\nproject(wrong LANGUAGES C)\n"
+                    "find_package(Varve 9.0 REQUIRED)\n")
+        result = subprocess.run(["cmake", "-S", wrong, "-B", wrong + "/build",
+                                 "-DCMAKE_PREFIX_PATH=" + self.prefix], capture_output=True,
+                                text=True, timeout=100)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("9.0", result.stderr)
+
+    def test_the_example_in_cpp_in_the_tree(self):
+        self.expect_push_and_pull(CPP_EXAMPLE)
+
+    def test_without_a_daemon_an_example_says_so(self):
+        result = subprocess.run([CPP_EXAMPLE, "127.0.0.1:1"], capture_output=True, text=True,
+                                timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("is varved running?", result.stderr)
+
+
+if __name__ == "__main__":
+    CPP_EXAMPLE = os.path.abspath(sys.argv.pop(3))
+    varved_test.VARVED = os.path.abspath(sys.argv.pop(2))
+    BUILD = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
