@@ -93,6 +93,7 @@ varve_fuzz(fragment DEPS common/base common/model server/flash)
 varve_fuzz(config DEPS common/base common/model server/config)
 varve_fuzz(client DEPS ${kCommon} client DOUBLES)
 varve_fuzz(control DEPS common/base common/metrics common/model common/time server/control)
+varve_fuzz(c_abi DEPS ${kCommon} client DOUBLES)
 varve_fuzz(session DEPS ${kCommon} server/config server/flash server/op server/shard server/session
            DOUBLES)
 
