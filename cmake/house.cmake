@@ -37,6 +37,8 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
 find_package(spdlog REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+find_package(civetweb REQUIRED)
 
 # "common/base" -> "varve_common_base"
 function(varve_target_of path result)

@@ -42,12 +42,13 @@ varve_room(server/host DEPS common/base common/model common/time server/config)
 varve_proto(control)  # proto/varve/v1/control.proto; server/control and tools/kvctl name it
 varve_room(server/control DEPS common/base common/metrics common/model common/time
            LIBS varve_proto_control)
+varve_room(server/monitor DEPS common/base common/metrics LIBS prometheus-cpp::core civetweb::civetweb)
 varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier server/op server/shard
-                            server/session server/host server/control)
+                            server/session server/host server/control server/monitor)
 varve_program(varved server DEPS common/base common/time server/config server/host server/control
                                  server/node)
 if(TARGET varved)
-  foreach(name varved stale settings service)
+  foreach(name varved stale settings service monitor)
     add_test(NAME e2e/${name}
              COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/${name}_test.py $<TARGET_FILE:varved>)
     set_tests_properties(e2e/${name} PROPERTIES TIMEOUT 300)

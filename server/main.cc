@@ -114,6 +114,7 @@ Failure bring_up(Node& node, const Signals& signals) {
   if (failure.ok()) failure = start(node);
   // A metrics file that cannot be written at all is a setting to correct, not a line every second.
   if (failure.ok()) failure = write_metrics(node);
+  if (failure.ok()) failure = open_monitor(node);
   return failure;
 }
 

@@ -1,5 +1,4 @@
-// metrics: where a value falls, how snapshots merge and how they read as Prometheus text.
-// Whole numbers only, so equal counts give equal text on every machine.
+// metrics: where a value falls, and how snapshots merge.
 #include "common/metrics/metrics.h"
 
 #include <algorithm>
@@ -18,68 +17,6 @@ uint32_t bucket_of(uint64_t value) {
   // The three bits behind the leading one; power <= 40, so the shift loses nothing.
   const auto step = static_cast<uint32_t>((value * kSteps) >> power) % kSteps;
   return power * kSteps + step;
-}
-
-// "12.34" for 12.34e9 nanoseconds; no floating point.
-std::string seconds_text(uint64_t nanos) {
-  constexpr uint64_t kNanosPerSecond = 1'000'000'000;
-  std::string text = std::to_string(nanos / kNanosPerSecond);
-  std::string fraction = std::to_string(nanos % kNanosPerSecond);
-  fraction.insert(0, 9 - fraction.size(), '0');
-  while (!fraction.empty() && fraction.back() == '0')
-    fraction.pop_back();
-  return fraction.empty() ? text : text + "." + fraction;
-}
-
-std::string escaped_help(const std::string& help) {
-  std::string text;
-  for (char c : help) {
-    if (c == '\\')
-      text += "\\\\";
-    else if (c == '\n')
-      text += "\\n";
-    else
-      text += c;
-  }
-  return text;
-}
-
-std::string sample(const std::string& name, const std::string& labels, const std::string& value) {
-  return name + (labels.empty() ? "" : "{" + labels + "}") + " " + value + "\n";
-}
-
-const char* kind_name(MetricSnapshot::Value::Kind kind) {
-  switch (kind) {
-    case MetricSnapshot::Value::Kind::kCounter:
-      return "counter";
-    case MetricSnapshot::Value::Kind::kGauge:
-      return "gauge";
-    case MetricSnapshot::Value::Kind::kHistogram:
-      return "histogram";
-  }
-  return "untyped";
-}
-
-// One bucket line per power of two: coarser than what is kept, the same at every scrape. The last
-// bucket also holds what lies beyond 2^40, so it is only in +Inf.
-std::string histogram_text(const MetricName& name, const Histogram& histogram) {
-  const bool in_seconds = name.name.ends_with("_seconds");
-  const auto number = [&](uint64_t v) { return in_seconds ? seconds_text(v) : std::to_string(v); };
-  const std::string prefix = name.labels.empty() ? "" : name.labels + ",";
-  std::string text;
-  uint64_t below = 0;
-  for (uint32_t bucket = 0; bucket < Histogram::kBuckets; ++bucket) {
-    below += histogram.buckets()[bucket];
-    const bool is_edge = bucket % kSteps == kSteps - 1 && bucket + kSteps < Histogram::kBuckets;
-    if (!is_edge) continue;
-    const std::string edge = number(Histogram::bucket_limit(bucket));
-    text += sample(name.name + "_bucket", prefix + "le=\"" + edge + "\"", std::to_string(below));
-  }
-  VARVE_ASSERT(below == histogram.count(), below, histogram.count());
-  text += sample(name.name + "_bucket", prefix + "le=\"+Inf\"", std::to_string(below));
-  text += sample(name.name + "_sum", name.labels, number(histogram.sum()));
-  text += sample(name.name + "_count", name.labels, std::to_string(histogram.count()));
-  return text;
 }
 
 bool is_same(const MetricName& a, const MetricName& b) {
@@ -160,27 +97,6 @@ void MetricSnapshot::merge(const MetricSnapshot& other) {
     mine->number = merged(mine->number, theirs.number, theirs.merge);
     mine->histogram.merge(theirs.histogram);
   }
-}
-
-std::string MetricSnapshot::prometheus_text() const {
-  std::string text;
-  std::vector<bool> written(values.size(), false);
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (written[i]) continue;
-    // All samples of one name stand together, under the help of its first.
-    const std::string& family = values[i].name.name;
-    text += "# HELP " + family + " " + escaped_help(values[i].name.help) + "\n";
-    text += "# TYPE " + family + " " + kind_name(values[i].kind) + "\n";
-    for (size_t j = i; j < values.size(); ++j) {
-      const Value& value = values[j];
-      if (value.name.name != family) continue;
-      written[j] = true;
-      text += value.kind == Value::Kind::kHistogram
-                  ? histogram_text(value.name, value.histogram)
-                  : sample(family, value.name.labels, std::to_string(value.number));
-    }
-  }
-  return text;
 }
 
 int64_t MetricSnapshot::number(const std::string& name, const std::string& labels) const {

@@ -2,8 +2,8 @@
 // core.
 //
 // Owns: Counter, Gauge, Histogram (log-linear, fixed size), MetricSet (name, labels, help, pointer)
-// and the Prometheus text of a merged snapshot. Called by every room that counts. Thread rule: a
-// MetricSet belongs to one core; Snapshot is a value that travels by mailbox and merges by
+// and the merged snapshot; its text is server/monitor's. Called by every room that counts. Thread
+// rule: a MetricSet belongs to one core; Snapshot is a value that travels by mailbox and merges by
 // addition (gauges: see GaugeMerge). Invariants: M1 counting never allocates, throws or locks. M2
 // names are registered once, at start; a name with its labels stands once in a snapshot.
 #pragma once
@@ -75,7 +75,6 @@ struct MetricSnapshot {
   std::vector<Value> values;                // in registration order
   void append(Value value);                 // asserts that name and labels are new (M2)
   void merge(const MetricSnapshot& other);  // adds equal names, appends new ones
-  std::string prometheus_text() const;      // histograms in seconds when the name ends in _seconds
   // The number of a counter or gauge, 0 when absent; for tools and tests.
   int64_t number(const std::string& name, const std::string& labels = "") const;
 };

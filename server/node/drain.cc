@@ -36,6 +36,7 @@ bool wait_until(const Stop& stop, ShardThread& thread, ShardThread::Ask ask, Nan
 
 bool drain(Node& node, Pause pause, void* context) {
   VARVE_ASSERT(node.go && pause != nullptr);
+  node.watch.drains();
   const Nanos limit_ns = node.config.drain_ms * kMillisecond;
   const Stop stop{node, pause, context, node.clock.now_ns() + limit_ns};
   ShardThread& session_thread = *node.threads[kSessionShard];

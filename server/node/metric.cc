@@ -48,6 +48,18 @@ void collect(void* context) {
   thread.answered = std::move(snapshot);
 }
 
+NodeHealth health_of(const Node& node, const MetricSnapshot& sum, const NodeFacts& facts) {
+  NodeHealth health;
+  health.shards_stalled = facts.shards_stalled;
+  health.shards_recovering = static_cast<uint32_t>(sum.number("varve_recovering", ""));
+  health.targets_least = node.config.scheme.k;
+  for (size_t t = 0; t < node.targets.size(); ++t) {
+    const int64_t ok = sum.number("varve_target_ok_shards", "target=\"" + std::to_string(t) + "\"");
+    if (ok == static_cast<int64_t>(facts.shards_counted)) ++health.targets_work;
+  }
+  return health;
+}
+
 }  // namespace
 
 Failure write_metrics(Node& node) {
@@ -90,7 +102,25 @@ Failure write_metrics(Node& node) {
          "1 while the node is worse than it should be for this reason."},
         Kind::kGauge, node.degraded.is(reason) ? 1 : 0);
   }
-  return replace_metrics(node.config.metrics_path(), sum.prometheus_text());
+  std::string text = prometheus_text(sum);
+  Failure failure = replace_metrics(node.config.metrics_path(), text);
+  node.watch.see(std::move(text), health_of(node, sum, facts));
+  return failure;
+}
+
+Failure open_monitor(Node& node) {
+  const std::string& address = node.config.http;
+  if (address == kNoListener) return {};
+  Result<std::unique_ptr<Monitor>> monitor = Monitor::open({.address = address}, node.watch);
+  if (!monitor) {
+    return environment("--http " + address + ": " + monitor.error().what() +
+                       errno_suffix(monitor.error().errno_value()) +
+                       "; give another address, or none");
+  }
+  node.monitor = *std::move(monitor);
+  logf(LogLevel::kInfo, "main", "metrics at http://%s/metrics, probes at /healthz and /readyz",
+       node.monitor->address().c_str());
+  return {};
 }
 
 void rewrite_metrics(Node& node) {

@@ -326,6 +326,7 @@ void stick(Node& node, Sticking sticking) {
 }
 
 void stop(Node& node) {
+  node.monitor.reset();
   for (const auto& thread : node.threads)
     thread->reactor->stop();
   join(node);

@@ -23,6 +23,7 @@
 #include "server/node/call.h"
 #include "server/node/degraded.h"
 #include "server/node/target.h"
+#include "server/node/watch.h"
 #include "server/session/session.h"
 #include "server/shard/shard.h"
 
@@ -71,6 +72,8 @@ struct Node {
   std::unique_ptr<SessionTable> sessions;  // built, used and destroyed on the session shard
   MetricSet session_metrics;
   Degraded degraded;
+  Watch watch{clock};
+  std::unique_ptr<Monitor> monitor;  // shows `watch`; null with --http none
   LogLimit metrics_log{60 * kSecond};
   LogLimit drained_log{60 * kSecond};
   LogLimit missed_log{60 * kSecond};
@@ -87,8 +90,10 @@ Failure start(Node& node);
 // Says on the log what these settings came to, in two lines.
 void say_start(const Node& node);
 
-// Sums what every shard counts and replaces the metrics file.
+// Sums what every shard counts, replaces the metrics file and what the monitor shows.
 [[nodiscard]] Failure write_metrics(Node& node);
+// Opens --http; after the first numbers.
+[[nodiscard]] Failure open_monitor(Node& node);
 // The same, later: a file that cannot be written is said once a minute and never stops the daemon.
 void rewrite_metrics(Node& node);
 

@@ -65,7 +65,7 @@ class SettingsTest(unittest.TestCase):
             return [re.sub(" +# .*", "", line) for line in text.split("\n")]
 
         given = ["--data", self.data, "--listen", "127.0.0.1:0", "--scheme", "1+1", "--shards", "1",
-                 "--drain-ms", "2000", *varved_test.SMALL]
+                 "--drain-ms", "2000", *varved_test.SMALL, *varved_test.off([])]
         text = self.print_config(*given)
         path = self.settings_file(text)
         self.assertEqual(values(self.print_config("--config", path)), values(text))

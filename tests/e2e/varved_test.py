@@ -23,6 +23,11 @@ SMALL = ["--targets", "2", "--target-bytes", "400MiB", "--dram-bytes", "64MiB",
 READY = re.compile(r"varved ready: listening on (127\.0\.0\.1):(\d+), (\d+) targets, (\d+) shards")
 
 
+def off(given):
+    """Several daemons run at once: each listens only where it is told to."""
+    return [] if "--http" in given else ["--http", "none"]
+
+
 def crc32c(data):
     crc = 0xFFFFFFFF
     for byte in data:
@@ -51,7 +56,7 @@ class Daemon:
         self.stderr_path = data + ".stderr"
         self.stderr = open(self.stderr_path, "ab")
         arguments = [VARVED, "--data", data, "--listen", "127.0.0.1:0"]
-        self.process = subprocess.Popen(arguments + (SMALL if small else []) + list(more),
+        self.process = subprocess.Popen(arguments + (SMALL if small else []) + off(more) + list(more),
                                         stdout=subprocess.PIPE, stderr=self.stderr, text=True,
                                         env=environment)
         self.ready = None
@@ -376,7 +381,7 @@ class VarvedTest(unittest.TestCase):
         def limited(soft, hard):
             return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-        arguments = [VARVED, "--data", self.data, "--listen", "127.0.0.1:0", *SMALL]
+        arguments = [VARVED, "--data", self.data, "--listen", "127.0.0.1:0", *SMALL, *off([])]
         result = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False,
                                 preexec_fn=limited(32, 32))
         self.assertEqual(result.returncode, 3, result.stderr)
@@ -387,7 +392,8 @@ class VarvedTest(unittest.TestCase):
         with open(VARVED, "rb") as f:
             if re.search(rb"__[at]san_init", f.read()):
                 self.skipTest("a sanitizer takes all addresses for itself")
-        arguments = ["--data", self.data, "--listen", "127.0.0.1:0", "--shards", "1", *SMALL]
+        arguments = ["--data", self.data, "--listen", "127.0.0.1:0", "--shards", "1", *SMALL,
+                     *off([])]
         for limit_kib in (50000, 100000, 150000):
             limit = (limit_kib << 10, limit_kib << 10)
             result = subprocess.run([VARVED, *arguments], capture_output=True, text=True,

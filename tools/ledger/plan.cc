@@ -129,6 +129,7 @@ LoopPlan plan_loop(const LedgerPlan& run, uint32_t loop) {
 std::vector<std::string> daemon_arguments(const LoopPlan& plan, const LifeOptions& life) {
   std::vector<std::string> out = {"--data",         life.data_dir,
                                   "--listen",       "127.0.0.1:0",
+                                  "--http",         "none",
                                   "--i-am-testing", "--fault-volatile-cache",
                                   "--scheme",       plan.folder.scheme.text()};
   const auto add = [&out](const char* name, uint64_t value) {

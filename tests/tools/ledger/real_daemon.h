@@ -36,7 +36,7 @@ class RealDaemon {
   Status start() {
     DaemonOptions options;
     options.program = program();
-    options.arguments = {"--data", folder_ + "/data", "--listen", "127.0.0.1:0"};
+    options.arguments = {"--data", folder_ + "/data", "--listen", "127.0.0.1:0", "--http", "none"};
     options.arguments.insert(options.arguments.end(), shape.begin(), shape.end());
     options.log_path = folder_ + "/log";
     daemon_ = std::make_unique<Daemon>(options);

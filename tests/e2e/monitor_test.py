@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""What the real varved says of itself over HTTP, and whether the dashboard asks for what there is.
+
+Usage: monitor_test.py PATH_OF_VARVED. Every daemon listens on ports that the system chooses.
+"""
+import json
+import os
+import re
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import varved_test
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DASHBOARD = os.path.join(ROOT, "deploy", "grafana", "varve.json")
+SUFFIXES = re.compile(r"_(bucket|sum|count)$")
+
+
+def get(address, path):
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+class MonitorTest(unittest.TestCase):
+    setUp = varved_test.VarvedTest.setUp
+    tearDown = varved_test.VarvedTest.tearDown
+    refused = varved_test.VarvedTest.refused
+    start_daemon = varved_test.VarvedTest.start
+
+    def start(self):
+        daemon = self.start_daemon("--http", "127.0.0.1:0")
+        self.assertTrue(daemon.wait_log("metrics at http://"), daemon.log())
+        return daemon, re.search(r"metrics at http://([0-9.:]+)/metrics", daemon.log()).group(1)
+
+    def wait_code(self, address, path, code):
+        for _ in range(100):
+            seen, text = get(address, path)
+            if seen == code:
+                return text
+            time.sleep(0.1)
+        self.fail(f"{path} says {seen}: {text}")
+
+    def test_numbers_and_probes(self):
+        _, address = self.start()
+        self.assertEqual(self.wait_code(address, "/readyz", 200), "ok\n")
+        self.assertEqual(get(address, "/healthz"), (200, "ok\n"))
+        code, text = get(address, "/metrics")
+        self.assertEqual(code, 200)
+        self.assertIn("# TYPE varve_match_ids_total counter\n", text)
+        self.assertIn('varve_target_ok_shards{target="1"} ', text)
+        with open(os.path.join(self.data, "metrics.prom"), encoding="utf-8") as file:
+            names = lambda t: {line.split(" ")[2] for line in t.split("\n") if line.startswith("# TYPE")}
+            self.assertEqual(names(file.read()), names(text))
+        self.assertEqual(get(address, "/")[0], 404)
+
+    def test_an_address_that_is_taken_ends_the_start(self):
+        _, address = self.start()
+        other = os.path.join(self.folder.name, "other")
+        text = self.refused(3, "--data", other, "--listen", "127.0.0.1:0", "--http", address,
+                            *varved_test.SMALL)
+        self.assertIn(f"--http {address}: cannot listen there", text)
+
+    def test_the_dashboard_asks_for_numbers_that_there_are(self):
+        _, address = self.start()
+        names = {line.split(" ")[2] for line in get(address, "/metrics")[1].split("\n")
+                 if line.startswith("# TYPE")}
+        with open(DASHBOARD, encoding="utf-8") as file:
+            dashboard = json.load(file)
+        asked = [target["expr"] for panel in dashboard["panels"]
+                 for target in panel.get("targets", [])]
+        self.assertGreater(len(asked), 20)
+        for expression in asked:
+            for name in re.findall(r"\bvarve_[a-z0-9_]+", expression):
+                self.assertTrue(name in names or SUFFIXES.sub("", name) in names,
+                                f"{name} in {expression} is no metric of varved")
+
+
+if __name__ == "__main__":
+    varved_test.VARVED = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
