@@ -1,6 +1,6 @@
 // Empties and erases segments, one victim at a time; the stages are in the order of a victim's end.
-// The victim stays readable until its last reader is gone; its header is zeroed only after the
-// copies were flushed, so a crash in between finds each fragment twice and never not at all.
+// The victim stays readable until its last reader is gone; it is zeroed only after the copies were
+// flushed, so a crash in between finds each fragment twice and never not at all.
 #include "server/flash/reclaim.h"
 
 #include <algorithm>
@@ -55,6 +55,10 @@ void ReclaimOp::run() {
       return go(Stage::kReaders);
     case Stage::kReaders:
       return readers();
+    case Stage::kFooterZeroed:
+      stage_ = Stage::kZeroed;
+      zero_page(target_.offset(*log_, victim_, 0));
+      return wait(1);
     case Stage::kZeroed:
       stage_ = Stage::kErased;
       flush();
@@ -342,8 +346,8 @@ void ReclaimOp::readers() {
   if (victim.readers > 0) return;  // the last one's end wakes us
   if (victim.live_pages > 0) return unaccounted();
   log_->erasing(victim_);
-  stage_ = Stage::kZeroed;
-  zero_page(target_.offset(*log_, victim_, 0));
+  stage_ = Stage::kFooterZeroed;  // first: nobody believes it when the header cannot be read
+  zero_page(target_.offset(*log_, victim_, target_.geometry.segment_pages - 1));
   return wait(1);
 }
 

@@ -2,9 +2,10 @@
 // pages, one at a time.
 //
 // What is worth keeping is copied through a window, verified on the way, to reclaim's own open
-// segment; then flush, wait for the last reader of the victim, zero its header, flush (L3). Where
-// even the best victim is nearly full, the user is asked to evict first; where nothing can be
-// gained, the slice rests until something is released or a reservation is refused again.
+// segment; then flush, wait for the last reader of the victim, zero its footer and its header,
+// flush (L3). Where even the best victim is nearly full, the user is asked to evict first; where
+// nothing can be gained, the slice rests until something is released or a reservation is refused
+// again.
 #pragma once
 
 #include "server/flash/kill.h"
@@ -44,6 +45,7 @@ class ReclaimOp final : public WindowOp {
     kCopied,
     kCopyFlushed,
     kReaders,
+    kFooterZeroed,
     kZeroed,
     kErased,
     kDiscarded,

@@ -84,6 +84,10 @@ void RecoverOp::run() {
       return tell_scan() ? seal_scanned() : go(Stage::kScanTell);
     case Stage::kSealed:
       return go(Stage::kSegment);
+    case Stage::kEraseHeader:
+      stage_ = Stage::kEraseFlush;
+      zero_page(target_.offset(*log_, segment_, 0));
+      return wait(1);
     case Stage::kEraseFlush:
       stage_ = Stage::kErased;
       flush();
@@ -240,14 +244,12 @@ void RecoverOp::begin_slice(SliceLog& log) {
   found_.assign(log.segment_count(), Found());
   rows_.clear();
   pending_.clear();
-  heads_first_ = 0;
-  area_page_ = 1;
+  heads_first_ = next_pending_ = 0;
+  area_page_ = row_page_ = 1;
   row_ = row_told_ = 0;
-  row_page_ = 1;
   row_entries_.clear();
   broken_segment_ = kNoSegment;
   entries_left_ = 0;
-  next_pending_ = 0;
 }
 
 // Takes a checkpoint header if it is valid and newer than what we have.
@@ -479,11 +481,12 @@ void RecoverOp::no_footer() {
   erase();
 }
 
+// The footer first: of an earlier life, it would be believed where the header cannot be read.
 void RecoverOp::erase() {
   VARVE_ASSERT(log_->segment(segment_).state == SegmentState::kUnknown, segment_);
   log_->erasing(segment_);
-  stage_ = Stage::kEraseFlush;
-  zero_page(target_.offset(*log_, segment_, 0));
+  stage_ = Stage::kEraseHeader;
+  zero_page(target_.offset(*log_, segment_, target_.geometry.segment_pages - 1));
   return wait(1);
 }
 
@@ -571,11 +574,11 @@ void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource 
     target_.metrics.kills_recovered.add();
     return target_.user.on_killed(entry.base, entry.attempt);
   }
-  if (old_generation(entry)) {
+  const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment);
+  if (is_old(target_.generations, info.mark)) {
     target_.metrics.dropped_generation.add();
     return target_.metrics.dropped_generation_bytes.add(bytes_of(entry.pages));
   }
-  const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment);
   // Counted before the user is told, so that it may release() at once; taken back when refused.
   log_->live_add(segment, entry.pages);
   if (!target_.user.on_recovered(info)) {
@@ -585,10 +588,6 @@ void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource 
   }
   target_.metrics.recovered[static_cast<size_t>(source)].add();
   target_.metrics.recovered_bytes[static_cast<size_t>(source)].add(bytes_of(entry.pages));
-}
-
-bool RecoverOp::old_generation(const CatalogEntry& entry) const {
-  return is_old(target_.generations, info_of(entry, 0, 0, 0).mark);
 }
 
 void RecoverOp::end_slice() {

@@ -57,6 +57,7 @@ class RecoverOp final : public WindowOp {
     kScanConfirm,
     kScanTell,
     kSealed,
+    kEraseHeader,
     kEraseFlush,
     kErased,
     kSliceDone,
@@ -107,7 +108,6 @@ class RecoverOp final : public WindowOp {
   bool tell_scan();
   void seal_scanned();
   void tell(uint32_t segment, const CatalogEntry& entry, RecoverSource source);
-  bool old_generation(const CatalogEntry& entry) const;
   void end_slice();
   FooterExpect expect(uint32_t segment) const;
   uint64_t area_offset(uint32_t page) const;

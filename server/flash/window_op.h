@@ -1,5 +1,5 @@
 // The common part of this room's long operations (recover, reclaim, checkpoint, scrub): a window of
-// pages, one background I/O at a time, the zeroing of a segment header, a flush.
+// pages, one background I/O at a time, the zeroing of a page, a flush.
 //
 // Each call here starts exactly one completion of the op; the op then waits(1). The window is the
 // target's for good when the target gets stuck: such an op never runs there again.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/server/flash/flash_rig.h"
 
 namespace varve::flash {
@@ -232,6 +234,71 @@ TEST(Reclaim, LargeFragmentsAreCopiedThroughSeveralWindows) {
   }
   EXPECT_GT(rig.user().moves, 0u);
   EXPECT_TRUE(rig.read_back(rig.appended[0]->block, *rig.appended[0]).ok());
+}
+
+// A drive does not give the header of a segment that reclaim has erased, and of which a footer of
+// its earlier life would say what lay there: the segment of what was appended first.
+struct ErasedTest : testing::Test {
+  ErasedTest() {
+    rig.start_and_recover();
+    while (rig.metric("reclaimed_segments_total") == 0)
+      append();
+    segment = rig.appended[0]->append.place.segment;
+    const uint64_t header = geometry_of(rig.super(0))->segment_page(0, segment);
+    header_at = bytes_of(header);
+    EXPECT_TRUE(all_zero(rig.platter(0).bytes().subspan(header_at, kPageBytes)));
+  }
+  // The next one; one that is old goes, so that segments die whole.
+  const Place& append() {
+    const TestFragment* f = append_somehow(rig, ++seed, 1, 9000);
+    VARVE_ASSERT(f != nullptr, seed);
+    if (seed > 20) rig.user().evict(test_block(seed - 20));
+    return f->append.place;
+  }
+  void start_without_header() {
+    rig.start();
+    rig.device(0).sector_error_set(header_at, kPageBytes);
+    rig.recover();
+  }
+  size_t told_there() {
+    return static_cast<size_t>(
+        std::count_if(rig.user().told.begin(), rig.user().told.end(),
+                      [&](const FragmentInfo& f) { return f.place.segment == segment; }));
+  }
+  Rig rig{one_slice()};
+  uint64_t seed = 0, header_at = 0;
+  uint32_t segment = 0;
+};
+
+TEST_F(ErasedTest, NothingIsKnownOfAFreeSegmentWhoseHeaderCannotBeRead) {
+  std::set<BlockId> before, after;
+  for (const auto& [block, known] : rig.user().known)
+    before.insert(block);
+  rig.stop();
+  start_without_header();
+  EXPECT_EQ(told_there(), 0u);
+  for (const auto& [block, known] : rig.user().known)
+    after.insert(block);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(rig.metric("unreadable_segments_total"), 1);
+}
+
+// What is in it now is not sealed under the name of what was: another start can read it.
+TEST_F(ErasedTest, AnOpenSegmentIsNotTakenForWhatItWasBefore) {
+  while (append().segment != segment) {
+  }
+  const Place& second = append();
+  ASSERT_EQ(second.segment, segment);
+  const TestFragment& kept = *rig.appended.back();
+  rig.power_cut();
+  start_without_header();
+  EXPECT_EQ(told_there(), 0u);
+  EXPECT_EQ(rig.user().find(kept.block), nullptr);
+  EXPECT_EQ(rig.metric("unreadable_segments_total"), 1);
+  rig.power_cut();
+  rig.start_and_recover();
+  EXPECT_EQ(told_there(), 2u);
+  EXPECT_TRUE(rig.read_back(kept.block, kept).ok());
 }
 
 // Goal: a stop leaves room for the next start. A stop in the middle of a victim once sealed

@@ -306,8 +306,7 @@ TEST(Recover, RottenSegmentHeaderIsHealedFromTheFooter) {
   rig.settle(2 * kSecond);
   const Place place = rig.appended[0]->append.place;
   rig.power_cut();
-  const auto geometry = geometry_of(rig.super(0));
-  const uint64_t at = bytes_of(geometry->segment_page(0, place.segment));
+  const uint64_t at = bytes_of(geometry_of(rig.super(0))->segment_page(0, place.segment));
   rig.platter(0).bytes()[at + 50] ^= std::byte{1};
   rig.start_and_recover();
   EXPECT_EQ(rig.user().known.size(), 12u);
@@ -321,9 +320,10 @@ TEST(Recover, SegmentsOfBeforeTheTargetWasFormattedAreNoLoss) {
   Rig rig(options);
   rig.start_and_recover();
   ASSERT_NE(rig.append(1, 1, 9000), nullptr);
-  rig.run_until([&] { return rig.appended.back()->done; });
-  rig.settle(2 * kSecond);
-  rig.power_cut();
+  rig.stop();
+  const uint64_t at = geometry_of(rig.super(0))->segment_page(0, 1) - 1;  // the footer of segment 0
+  const ConstByteSpan footer = rig.platter(0).bytes().subspan(bytes_of(at), kPageBytes);
+  EXPECT_FALSE(all_zero(footer));
   std::fill_n(rig.platter(0).bytes().data(), bytes_of(kHeadPages), std::byte{0});
   testing::internal::CaptureStderr();
   rig.start_and_recover();
@@ -331,6 +331,7 @@ TEST(Recover, SegmentsOfBeforeTheTargetWasFormattedAreNoLoss) {
   EXPECT_EQ(log.find("what it held is lost"), std::string::npos) << log;
   EXPECT_EQ(rig.metric("dropped_total", 0, ",reason=\"rot\""), 0);
   EXPECT_TRUE(rig.user().known.empty());
+  EXPECT_TRUE(all_zero(footer));
 }
 
 // A header made of right-looking bytes inside KV data must never be taken for a fragment.
