@@ -283,12 +283,15 @@ void RepairTable::say_corrupt(const BlockId& block, const char* why) {
        short_name(block.base).c_str(), block.rank, why, swallowed);
 }
 
-// The end of a run, or of a pass that could do nothing: once for each number of blocks left.
+// The end of a run, or of a pass that could do nothing: once for each number of blocks left, and
+// once a minute: on a full drive it changes with every push, and passes follow each other closely.
 void RepairTable::say_end() {
   const uint32_t thin = context_.index.thin_count(), moves = moves_left();
-  const bool same = thin + moves == 0 || thin + moves == said_left_;
+  if (thin + moves == 0) said_left_ = 0;
+  if (!said_begin_ && thin + moves == said_left_) return;
+  uint64_t swallowed = 0;
+  if (run_blocks_ == 0 && !idle_log_.admit(context_.reactor.now_ns(), &swallowed)) return;
   said_left_ = thin + moves;
-  if (!said_begin_ && same) return;
   const auto left = [this](RepairOutcome outcome) {
     return pass_.left[static_cast<uint32_t>(outcome)];
   };

@@ -111,7 +111,7 @@ class RepairTable final : public Task {
   Nanos run_begun_ns_ = 0;
   uint64_t run_blocks_ = 0, run_bytes_ = 0;
   uint32_t said_left_ = 0;
-  LogLimit corrupt_log_{60 * kSecond};
+  LogLimit corrupt_log_{60 * kSecond}, idle_log_{60 * kSecond};
 };
 
 }  // namespace varve

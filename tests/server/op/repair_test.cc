@@ -242,5 +242,37 @@ TEST(RepairTable, AsksAFullDriveSeldom) {
   EXPECT_LE(rig.context->metrics.repair_read_bytes.value(), 2 * bytes_of(50)) << "a lead a slice";
 }
 
+// Passes follow each other closely there, and each finds another number of blocks.
+TEST(RepairTable, SaysOnceAMinuteThatADriveIsFull) {
+  constexpr uint32_t kBlocks = 45;
+  RepairRig rig({.targets = 3, .layer_bytes = {70000, 70000}});
+  for (uint32_t n = 0; n < kBlocks; ++n) {
+    rig.put(n, n == 0 ? 1 : 0);
+    rig.index->lease_add(rig.locate(n).base_slot);
+  }
+  for (uint32_t t = 0; t < 3; ++t) {
+    for (uint32_t slice = 0; slice < 2; ++slice) {
+      while (rig.flash->reserve(t, slice, 1)) {
+      }
+    }
+  }
+  testing::internal::CaptureStderr();
+  rig.wake();
+  for (uint32_t n = 1; n < kBlocks; ++n) {  // three minutes
+    rig.run_for(4 * kSecond);
+    rig.index->lose(rig.locate(n), 0);
+  }
+  rig.run_for(60 * kSecond);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_GT(rig.visits(RepairOutcome::kNoSpace), kBlocks * kBlocks / 2) << "a pass each 4 s";
+  uint32_t lines = 0;
+  for (size_t at = log.find("has rebuilt"); at != log.npos; at = log.find("has rebuilt", at + 1))
+    ++lines;
+  EXPECT_GE(lines, 4u) << log;
+  EXPECT_LE(lines, 5u) << log;
+  EXPECT_NE(log.find("; 45 still lack one"), log.npos)
+      << log;  // what was not said is not forgotten
+}
+
 }  // namespace
 }  // namespace varve
