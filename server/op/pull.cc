@@ -444,7 +444,10 @@ void PullOp::extent_done(ExtentOp& op, PullPair pair, uint32_t bytes, uint32_t p
     --item.extents_left;
   } else if (!cut_short() && not_read && !wrong_asker && item.again < kAgainMax && located &&
              context_.options.scheme.m > 0 && !context_.catalog->is_gone(*located)) {
-    if (item.block != nullptr && item.block->header_present) ++item.again;
+    // What was left out is read next time, unless one more fragment goes again: no try of the
+    // block's, of which any number may wait. In pages that a device keeps it is not.
+    const bool kept = item.block != nullptr && item.block->state[pair.extent] == ExtentState::kHeld;
+    if (kept) ++item.again;
     if (item.block != nullptr && item.block->doomed) {  // told to the first of those that waited
       ++item.again;
       context_.tier.unpin(*item.block);

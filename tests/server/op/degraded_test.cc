@@ -253,6 +253,38 @@ TEST(Degraded, ReadsWhatItLeftOutWhenAnotherTargetFails) {
   rig.expect_at_rest();
 }
 
+// ... however many extents of a block those are: they cost it no tries.
+TEST(Degraded, ReadsAllThatItLeftOutWhenAnotherTargetFails) {
+  RigOptions options = coded();
+  options.layer_bytes.assign(140, 70000);
+  options.arena_pages = 11264;
+  options.pull_pages = 5120;
+  options.op.pull_windows_max = 8;
+  Rig rig(options);
+  rig.push({1});
+  rig.drop_from_dram(1);
+  const uint32_t slow = rig.holder_of(1, 0), second = rig.holder_of(1, 1);
+  std::vector<wire::Want> wants;
+  for (uint32_t e = 0; e < rig.table().data_count(); e += 2)
+    wants.push_back({0, e});
+  rig.flash.suspect_target = static_cast<int>(slow);
+  rig.hold_reads_of(second);  // the header
+  const auto pull = rig.make_wants({1}, wants);
+  rig.start(*pull);
+  rig.run_for(2 * kMillisecond);
+  ASSERT_EQ(rig.context->pulls->extents_live(), 70u) << "more than a block has tries";
+  const uint32_t parity = 3 - slow - second;  // of three targets
+  rig.flash.ok[parity] = false;
+  rig.operations->catalog().target_failed(parity);
+  rig.flash.let_go();
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  EXPECT_EQ(pull->got.size(), 70u);
+  EXPECT_TRUE(pull->lost.empty());
+  rig.flash.suspect_target = -1;
+  rig.expect_at_rest();
+}
+
 // ... but when it is needed it is read, suspect or not.
 TEST(Degraded, ReadsASuspectTargetWhenItIsNeeded) {
   Rig rig(coded());
