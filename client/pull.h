@@ -50,6 +50,7 @@ class ClientPullOp final : public ClientOp {
   // Wants name the lease no more. False: they did not.
   bool forget_lease() { return std::exchange(wants_leased_, false) && request_.lease != 0; }
   void pause() { retry_later(Status()); }
+  void forget_pauses() { retry_anew(); }  // the next one is short again
   Nanos due_ns() const { return started_ns_ + std::min(request_.slack_ns, kDeadlineMax); }
 
  private:

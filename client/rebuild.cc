@@ -285,6 +285,7 @@ void Rebuild::on_data(uint64_t op, const wire::Data& data, const Placement& wher
     --ask->asked;
     core_.count().corrupt_extents += whole ? 0 : 1;
   }
+  if (whole) pull_.forget_pauses();  // those of looks at others would add up
   pull_.wake();
 }
 

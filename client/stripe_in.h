@@ -54,7 +54,7 @@ class StripeIn {
     uint64_t ask = 0;  // the PULL that asks for it
   };
   static constexpr uint32_t kNone = ~0u;
-  static constexpr uint32_t kLooksMax = 16;  // with the pauses of a retry between them: a second
+  static constexpr uint32_t kLooksMax = 16;  // where nothing comes, a second: of a retry's pauses
 
   StripeIn(const ExtentTable& table, const Of& of);
   const Of& of() const { return of_; }

@@ -109,6 +109,43 @@ TEST_F(RebuildTest, WhatIsLeftOutNowAndThenIsAskedForAgain) {
   }
 }
 
+// Pauses between looks grow, but what comes whole begins them anew: the next stripe that has to be
+// looked at again does not pay for the one before.
+TEST_F(RebuildTest, WhatComesWholeMakesTheNextPauseShort) {
+  KvRig rig(std::vector<uint32_t>(4, 70000), 1, coded(2, 1));  // two stripes
+  rig.put(0, 1);
+  rig.daemon->lost = {{block(0), 0}, {block(0), rig.table.parity_at(0, 0)}};
+  uint64_t main = 0;
+  std::vector<Nanos> asked_ns;  // wants of the second stripe
+  rig.daemon->hook = [&](const auto& r) {
+    if (r.type != Type::kPull) return false;
+    if (!has_wants(r)) {
+      main = r.op;
+      for (const uint32_t e : {1u, 3u})
+        rig.daemon->send_extent(1, r.op, block(0), 0, e);
+      const uint8_t codes[] = {0};
+      rig.daemon->send(0, rig.daemon->encoder().pulled(r.op, {}, codes));
+      rig.daemon->send_lost(r.op, rig.daemon->lost_of(block(0), 0, 0, wire::LostState::kLost));
+      return true;
+    }
+    if (counts(rig).rebuilt_extents > 0) asked_ns.push_back(rig.clock.now_ns());
+    return false;
+  };
+  ASSERT_TRUE(rig.ready());
+  const OpId op = *rig.core->pull(rig.pull_of(ids_of(0, 1)));
+  // Seven looks: 1 + 2 + ... + 64 ms.
+  ASSERT_TRUE(rig.run_until([&] { return wants(rig).size() >= 14; }));
+  rig.daemon->lost.clear();
+  ASSERT_TRUE(rig.run_until([&] { return counts(rig).rebuilt_extents == 1; }));
+  rig.daemon->lost = {{block(0), 2}, {block(0), rig.table.parity_at(1, 0)}};
+  rig.daemon->send_lost(main, rig.daemon->lost_of(block(0), 0, 2, wire::LostState::kLost));
+  ASSERT_TRUE(rig.run_until([&] { return asked_ns.size() == 2; }));
+  rig.daemon->lost.clear();
+  EXPECT_EQ(rig.finish(op).codes[0], Code::kOk);
+  EXPECT_LT(asked_ns[1] - asked_ns[0], 2 * kMillisecond);
+  expect_whole(rig, 0, 0);
+}
+
 // What was slow when the pull began is all there is: another fragment rots meanwhile.
 TEST_F(RebuildTest, WhatWasLeftOutIsAskedForWhenNothingElseIsLeft) {
   for (const bool wrong : {false, true}) {
