@@ -212,7 +212,9 @@ Failure lock_folder(const std::string& folder) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
   struct stat info = {};
   const bool looked = fd >= 0 && ::fstat(fd, &info) == 0;
-  if ((fd < 0 && errno == ELOOP) || (looked && !S_ISREG(info.st_mode))) {
+  // A link, a folder, a socket: open says so itself.
+  const bool refused = fd < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO);
+  if (refused || (looked && !S_ISREG(info.st_mode))) {
     if (fd >= 0) ::close(fd);
     return environment(path + " is no regular file; remove it");
   }

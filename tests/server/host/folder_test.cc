@@ -1,8 +1,12 @@
 // Goal: what identifies a node is never replaced (H1); its list of targets is exact; a refusal says
 // what to do. Method: folders of a test, with files taken away and damaged.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#include <filesystem>
 
 #include "tests/server/host/host_folder.h"
 
@@ -109,6 +113,20 @@ TEST(HostFolder, ALockThatIsNoFileIsRefused) {
   EXPECT_TRUE(says(lock_folder(folder.path()), "is no regular file; remove it"));
   std::string token;
   EXPECT_TRUE(says(load_token(folder.path() + "/lock", &token), "is no regular file"));
+  ASSERT_EQ(unlink((folder.path() + "/lock").c_str()), 0);
+  ASSERT_EQ(mkdir((folder.path() + "/lock").c_str(), 0700), 0);
+  EXPECT_TRUE(says(lock_folder(folder.path()), "is no regular file; remove it"));
+  ASSERT_EQ(rmdir((folder.path() + "/lock").c_str()), 0);
+  sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "lock"};
+  // By a short name: that of a test's folder may not fit.
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name));
+  std::filesystem::current_path(before);
+  ASSERT_EQ(bound, 0);
+  EXPECT_TRUE(says(lock_folder(folder.path()), "is no regular file; remove it"));
+  close(fd);
 }
 
 // Every lookup would be a miss, and nobody would know why.
