@@ -33,7 +33,7 @@ varve_room(server/index DEPS common/base common/metrics common/model server/flas
 varve_room(server/policy DEPS common/base common/model)
 varve_room(server/tenant DEPS common/base common/model)
 varve_room(server/op DEPS ${kCommon} server/config server/flash server/tier server/index
-                          server/policy server/tenant DOORS part.h DOUBLES)
+                          server/policy server/tenant DOORS part.h look.h DOUBLES)
 varve_room(server/shard DEPS ${kCommon} server/config server/flash server/tier server/index
                              server/policy server/tenant server/op DOUBLES)
 varve_room(server/session DEPS ${kCommon} server/config server/flash server/tenant server/op
@@ -75,6 +75,7 @@ endif()
 # Clients and the varved of this build.
 if(TARGET varved AND TARGET varve_tools_ledger)
   varve_room_test(e2e varve_tools_ledger FALSE "")
+  target_link_libraries(test_e2e PRIVATE varve_proto_control)  # an operator's client, generated
   add_dependencies(test_e2e varved)
 endif()
 

@@ -88,6 +88,9 @@ class FlashImpl final : public Flash {
   void drain() override;
   bool idle() const override;
   void scrub_now() override;
+  bool scrub_start(uint32_t target) override;
+  void scrub_interval_set(Nanos interval_ns) override;
+  void fail_target(uint32_t target) override;
   Usage usage(uint32_t target) const override;
   void register_metrics(MetricSet& metrics) override;
 
@@ -457,6 +460,26 @@ void FlashImpl::scrub_now() {
     engine->scrub.start();
 }
 
+bool FlashImpl::scrub_start(uint32_t target) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  ScrubOp& scrub = engine(target).scrub;
+  const bool ran = scrub.running();
+  scrub.start();
+  return !ran && scrub.running();
+}
+
+void FlashImpl::scrub_interval_set(Nanos interval_ns) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  options_.scrub_interval_ns = interval_ns;
+  reactor_.cancel(scrub_timer_);
+  if (interval_ns > 0 && !draining_) reactor_.arm(scrub_timer_, interval_ns);
+}
+
+void FlashImpl::fail_target(uint32_t target) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  engine(target).target.io.fail_now(Status::unavailable("the operator declared it failed"));
+}
+
 void FlashImpl::on_scrub_timer() {
   for (const auto& engine : engines_)
     engine->scrub.start_paced(options_.scrub_interval_ns / 2);
@@ -466,6 +489,9 @@ void FlashImpl::on_scrub_timer() {
 Flash::Usage FlashImpl::usage(uint32_t target) const {
   Usage usage;
   usage.limbo = engine(target).target.io.limbo_count();
+  usage.scrub_running = engine(target).scrub.running();
+  usage.scrub_pass_pages = engine(target).scrub.pass_pages();
+  usage.scrub_pass_done_pages = engine(target).scrub.pass_done_pages();
   for (const auto& other : engines_)
     usage.kills_missed = std::max(usage.kills_missed, other->target.kills_away[target]);
   for (const auto& log : engine(target).target.logs) {

@@ -419,12 +419,22 @@ class Flash {
   virtual bool idle() const = 0;
   virtual void scrub_now() = 0;
 
+  // --- of the operator
+  // A pass over one target, as fast as demand leaves room. False: none begins, because one runs
+  // (without pauses from now on), the target does not work or the shard drains.
+  virtual bool scrub_start(uint32_t target) = 0;
+  virtual void scrub_interval_set(Nanos interval_ns) = 0;  // from now on; 0 = never
+  // As if it had erred (L6). One that has failed: nothing.
+  virtual void fail_target(uint32_t target) = 0;
+
   struct Usage {  // of one target, this shard's slices
     uint64_t capacity_pages = 0, live_pages = 0, reserved_pages = 0, free_segments = 0;
     uint64_t written_pages = 0;  // since the start: appended and copied
     uint64_t limbo = 0;          // transfers whose memory the device has not given back
     // Recovery found KILL records elsewhere that are kept for it: the latest start of one; 0: none.
     uint32_t kills_missed = 0;
+    bool scrub_running = false;  // the pass, and how far it is
+    uint64_t scrub_pass_pages = 0, scrub_pass_done_pages = 0;
   };
   virtual Usage usage(uint32_t target) const = 0;
   virtual void register_metrics(

@@ -68,6 +68,8 @@ class IoQueue final : public Task {
   // Called once, in the turn in which the target is found failed, before its transfers end.
   void on_failed_set(Failed on_failed, void* owner);
   void submit(Transfer& transfer, IoClass io_class);
+  // As if the device had erred: the operator says that it is of no use (owner core, any time).
+  void fail_now(Status cause) { fail(cause); }
   bool ok() const { return failure_.ok(); }
   Status failure() const { return failure_; }
   bool idle() const;

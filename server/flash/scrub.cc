@@ -22,6 +22,8 @@ ScrubOp::~ScrubOp() {
 }
 
 void ScrubOp::start() {
+  duration_ns_ = 0;  // of a pass that runs, too
+  if (running()) return stop();
   start_paced(0);
 }
 
@@ -30,6 +32,7 @@ void ScrubOp::start_paced(Nanos duration_ns) {
   VARVE_ASSERT(log_ == nullptr && !pause_.armed());
   duration_ns_ = duration_ns;
   pass_pages_ = 0;
+  pass_done_pages_ = 0;
   unpaced_pages_ = 0;
   for (const auto& log : target_.logs) {
     if (log != nullptr) pass_pages_ += log->live_pages();
@@ -186,6 +189,7 @@ void ScrubOp::take_window(Status status) {
 
 void ScrubOp::end_entry(Status status) {
   VARVE_ASSERT(cursor_ < entries_.size(), cursor_);
+  pass_done_pages_ += info_.place.pages;
   if (status.ok()) {
     target_.metrics.scrubbed.add();
     target_.metrics.scrubbed_bytes.add(bytes_of(info_.place.pages));

@@ -5,6 +5,7 @@
 // gives a segment up that reclaim has chosen, and the pass when the shard drains.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "server/flash/fragment.h"
@@ -20,10 +21,16 @@ class ScrubOp final : public WindowOp {
 
   ~ScrubOp();
 
-  void start();                         // at once and without pauses; no-op while a pass runs
+  void start();                         // at once; a pass that runs makes no pause any more
   void start_paced(Nanos duration_ns);  // about this long, see kScrubPauseMax
   void stop();                          // a pass that pauses ends now, any other at its next step
   bool running() const { return stage_ != Stage::kIdle; }
+  // Of the pass that runs: live pages when it began, and of these, those it is through with. What
+  // is pushed meanwhile may make it more.
+  uint64_t pass_pages() const { return running() ? pass_pages_ : 0; }
+  uint64_t pass_done_pages() const {
+    return running() ? std::min(pass_done_pages_, pass_pages_) : 0;
+  }
   void run() override;
   const char* name() const override { return "flash.scrub"; }
 
@@ -57,8 +64,9 @@ class ScrubOp final : public WindowOp {
   FragmentCheck check_;
   uint32_t done_pages_ = 0;
   uint32_t window_count_ = 0;
-  Nanos duration_ns_ = 0;       // of the pass; 0 = as fast as it goes
-  uint64_t pass_pages_ = 0;     // live when it began
+  Nanos duration_ns_ = 0;    // of the pass; 0 = as fast as it goes
+  uint64_t pass_pages_ = 0;  // live when it began
+  uint64_t pass_done_pages_ = 0;
   uint32_t unpaced_pages_ = 0;  // read since the last pause
   Timer pause_;
 };

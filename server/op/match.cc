@@ -6,31 +6,13 @@
 
 #include "server/op/fetch.h"
 #include "server/op/lease.h"
+#include "server/op/look.h"
 #include "server/op/op.h"
 #include "server/op/request.h"
 
 namespace varve {
 
 namespace {
-
-// Slowest tier over the ranks: DRAM only when every rank's block is whole in DRAM.
-wire::TierKind tier_of(const OpContext& context, uint32_t base_slot) {
-  bool in_dram = true;
-  context.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
-    const TierBlock* block = context.tier.peek(located.block_slot);
-    in_dram = in_dram && block != nullptr && block->header_present && block->whole();
-  });
-  return in_dram ? wire::TierKind::kDram : wire::TierKind::kFlash;
-}
-
-// A rank of it lies on a target that failed, and the catalog has not come to it yet.
-bool is_gone(const OpContext& context, uint32_t base_slot) {
-  bool gone = false;
-  context.index.for_each_rank(base_slot, [&](uint32_t, const Located& located) {
-    gone = gone || context.catalog->is_gone(located);
-  });
-  return gone;
-}
 
 // The ids of this part, side by side: as they came when they are all of the request, else gathered.
 std::span<const BaseId> ids_of(const MatchPart& part, BaseId* gathered) {

@@ -123,6 +123,19 @@ void Operations::room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
   evict_->room_wanted(target, slice, pages);
 }
 
+void Operations::draining_set(uint32_t target, Draining draining) {
+  VARVE_ASSERT(target < context_.flash.target_count(), target);
+  VARVE_ASSERT(draining == Draining::kOff || repairs());
+  const uint32_t bit = 1u << target;
+  uint32_t& targets = context_.options.draining_targets;
+  targets = draining == Draining::kOn ? targets | bit : targets & ~bit;
+  if (draining == Draining::kOn) repair_->wake();
+}
+
+bool Operations::repairs() const {
+  return repair_->able();
+}
+
 void Operations::drain() {
   context_.draining = true;
 }

@@ -140,6 +140,10 @@ class Operations {
   Catalog& catalog() { return *catalog_; }
   // flash wants about `pages` of one slice of one target: evicts now and in the next turns.
   void room_wanted(uint32_t target, uint32_t slice, uint32_t pages);
+  // From now on this target gets no new fragment and is emptied (kOn), or is one like the others.
+  void draining_set(uint32_t target, Draining draining);
+  // Repair was given ops and memory when this shard was opened: it can move and rebuild.
+  bool repairs() const;
   void drain();              // no new grants from here on
   bool pushes_done() const;  // no live attempt, no write-behind, no block being rebuilt
   bool at_rest() const;      // I6

@@ -40,6 +40,9 @@ struct RequestIds {
   uint32_t count = 0;
 };
 
+// Whether what a target holds is being moved to others, to take it out.
+enum class Draining : uint8_t { kOff, kOn };
+
 struct Part {
   using Back = void (*)(Part&);
   enum class Kind : uint8_t {

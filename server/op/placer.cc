@@ -1,5 +1,5 @@
-// Places of groups are kept until a target fails; one that is drained is so for a whole life:
-// asking for one costs some thousand steps.
+// Places of groups are kept until a target fails, or is drained or no longer so: asking for one
+// costs some thousand steps.
 #include "server/op/placer.h"
 
 #include <algorithm>

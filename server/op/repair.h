@@ -42,6 +42,7 @@ class RepairTable final : public Task {
   void run() override;
   const char* name() const override { return "repair"; }
   uint32_t live() const { return ops_.used(); }
+  bool able() const { return ops_.capacity() > 0; }
   bool at_rest() const { return ops_.used() == 0 && pages_.used() == 0; }
   // Gauges, also where nothing happens.
   void watch();

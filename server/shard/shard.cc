@@ -23,7 +23,7 @@ constexpr uint32_t kPinsPerLease = 256;  // on average, of all leases together
 
 struct UsageGauges {
   Gauge capacity, live, reserved, free_segments, ok, suspect, limbo, fragments, draining;
-  Gauge kills_missed;
+  Gauge kills_missed, scrub_running, scrub_pass, scrub_done;
 };
 
 struct Suspicion {  // of one target
@@ -70,6 +70,13 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   DramTier& tier() override { return tier_; }
   flash::Flash& flash() override { return *flash_; }
   bool at_rest() const override { return operations_->at_rest() && tier_.at_rest(); }
+  BaseLook look(const BaseId& id) const override;
+  void look_tiers(std::span<const BaseId> ids, uint32_t rank_count,
+                  std::span<wire::TierKind> tiers) const override;
+  ShardPolicy policy() const override;
+  void policy_set(const ShardPolicy& policy) override;
+  bool can_drain() const override { return operations_->repairs(); }
+  void draining_set(uint32_t target, Draining draining) override;
 
   // FlashUser
   bool on_recovered(const flash::FragmentInfo& fragment) override {
@@ -187,6 +194,44 @@ void ShardImpl::submit(Part& part) {
   reactor_.post(part.message);
 }
 
+BaseLook ShardImpl::look(const BaseId& id) const {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  return look_base(*context_, id);
+}
+
+void ShardImpl::look_tiers(std::span<const BaseId> ids, uint32_t rank_count,
+                           std::span<wire::TierKind> tiers) const {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  VARVE_ASSERT(ids.size() == tiers.size(), ids.size(), tiers.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (home(ids[i], slices_, options_.shards) != options_.shard) continue;
+    tiers[i] = look_tier(*context_, ids[i], rank_count);
+  }
+}
+
+ShardPolicy ShardImpl::policy() const {
+  const OpOptions& ops = context_->options;
+  return {ops.repair_bytes_per_s, static_cast<uint32_t>(ops.sibling_ns_max / kMillisecond),
+          options_.flash.scrub_interval_ns};
+}
+
+void ShardImpl::policy_set(const ShardPolicy& policy) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  OpOptions& ops = context_->options;
+  VARVE_ASSERT((policy.repair_bytes_per_s > 0) == (ops.repair_bytes_per_s > 0));
+  VARVE_ASSERT(policy.sibling_ms_max > 0);
+  ops.repair_bytes_per_s = policy.repair_bytes_per_s;
+  ops.sibling_ns_max = Nanos{policy.sibling_ms_max} * kMillisecond;
+  if (options_.flash.scrub_interval_ns == policy.scrub_interval_ns) return;
+  options_.flash.scrub_interval_ns = policy.scrub_interval_ns;
+  flash_->scrub_interval_set(policy.scrub_interval_ns);
+}
+
+void ShardImpl::draining_set(uint32_t target, Draining draining) {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  operations_->draining_set(target, draining);
+}
+
 void ShardImpl::drain() {
   VARVE_ASSERT(watch_.armed());  // started
   if (draining_) return;
@@ -272,6 +317,12 @@ void ShardImpl::register_metrics() {
                   "The latest start of which KILL records are kept on others because it was away; "
                   "0: none."},
                  &usage_[t].kills_missed, GaugeMerge::kMax);
+    metrics_.add({"varve_target_scrubbing", label, "Shards that read and verify it all now."},
+                 &usage_[t].scrub_running);
+    metrics_.add({"varve_target_scrub_pass_bytes", label, "Of their passes: live when they began."},
+                 &usage_[t].scrub_pass);
+    metrics_.add({"varve_target_scrub_pass_done_bytes", label, "Of these, how much is verified."},
+                 &usage_[t].scrub_done);
   }
 }
 
@@ -292,10 +343,13 @@ MetricSnapshot ShardImpl::metrics() const {
     usage_[t].free_segments.set(static_cast<int64_t>(usage.free_segments));
     usage_[t].ok.set(flash_->target_ok(t) ? 1 : 0);
     usage_[t].fragments.set(index_.fragments_on(t));
-    usage_[t].draining.set(options_.draining_targets >> t & 1);
+    usage_[t].draining.set(context_->options.draining_targets >> t & 1);
     usage_[t].suspect.set(is_suspect(t) ? 1 : 0);
     usage_[t].limbo.set(static_cast<int64_t>(usage.limbo));
     usage_[t].kills_missed.set(usage.kills_missed);
+    usage_[t].scrub_running.set(usage.scrub_running ? 1 : 0);
+    usage_[t].scrub_pass.set(static_cast<int64_t>(bytes_of(usage.scrub_pass_pages)));
+    usage_[t].scrub_done.set(static_cast<int64_t>(bytes_of(usage.scrub_pass_done_pages)));
   }
   return metrics_.snapshot();
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/device/device.h"
@@ -17,6 +18,7 @@
 #include "common/metrics/metrics.h"
 #include "server/flash/flash.h"
 #include "server/index/index.h"
+#include "server/op/look.h"
 #include "server/op/part.h"
 #include "server/tier/tier.h"
 
@@ -41,6 +43,13 @@ struct ShardOptions {
   uint32_t draining_targets = 0, drained_targets = 0, absent_targets = 0;  // bits, see OpOptions
 };
 
+// What the operator may change while the node runs; of this shard.
+struct ShardPolicy {
+  uint64_t repair_bytes_per_s = 0;  // not 0 where it was not at the start
+  uint32_t sibling_ms_max = 60000;
+  Nanos scrub_interval_ns = 0;  // 0 = never
+};
+
 class Shard {
  public:
   // `arena_memory` outlives the shard; it is registered with the reactor's io when there is one.
@@ -58,6 +67,17 @@ class Shard {
   virtual bool recovering() const = 0;
   virtual MetricSnapshot metrics() const = 0;
   virtual Reactor& reactor() = 0;
+  // Of the operator (owner core). What a look finds stands in server/op/look.h; tiers[i] is of
+  // ids[i], whichever home that has: of another one kNone.
+  virtual BaseLook look(const BaseId& /*id*/) const { return {}; }
+  virtual void look_tiers(std::span<const BaseId> /*ids*/, uint32_t /*rank_count*/,
+                          std::span<wire::TierKind> /*tiers*/) const {}
+  virtual ShardPolicy policy() const { return {}; }
+  virtual void policy_set(const ShardPolicy& /*policy*/) {}
+  // Whether repair can move what a target holds: it was given memory for that at the start.
+  virtual bool can_drain() const { return false; }
+  virtual void draining_set(uint32_t /*target*/, Draining /*draining*/) {}
+
   // For tests and the simulator's checkers.
   virtual Index& index() = 0;
   virtual DramTier& tier() = 0;

@@ -153,6 +153,28 @@ TEST(Flash, ATargetThatFailsDuringRecoveryDoesNotHoldUpTheOthers) {
   EXPECT_EQ(rig.append(21, 2, 6000, FlushBy::kNow, 1), nullptr);
 }
 
+// What an operator gives up is as what erred: its user is told once, in a turn of its own, what is
+// under way ends, and the others go on.
+TEST(Flash, ATargetThatIsDeclaredFailedHasFailed) {
+  RigOptions options;
+  options.targets = 2;
+  Rig rig(options);
+  rig.start_and_recover();
+  TestFragment* f = rig.append(1, 2, 6000);
+  ASSERT_NE(f, nullptr);
+  rig.flash().fail_target(0);
+  EXPECT_TRUE(rig.user().failed.empty()) << "not inside the call";
+  EXPECT_FALSE(rig.flash().target_ok(0));
+  EXPECT_TRUE(rig.flash().target_ok(1));
+  rig.flash().fail_target(0);
+  rig.settle(kSecond);
+  EXPECT_EQ(rig.user().failed, std::vector<uint32_t>{0});
+  EXPECT_TRUE(f->done);
+  EXPECT_FALSE(rig.flash().reserve(0, 0, 4));
+  EXPECT_FALSE(rig.flash().scrub_start(0)) << "there is nothing to read there";
+  EXPECT_TRUE(rig.flash().idle());
+}
+
 TEST(Flash, RefusesReservationsThatCannotBe) {
   Rig rig({});
   rig.start();

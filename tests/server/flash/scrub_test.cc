@@ -85,6 +85,28 @@ TEST(Scrub, TakesNoReclaimForRot) {
   EXPECT_TRUE(world.user().lost.empty());
 }
 
+TEST(Scrub, OfOneTargetSaysHowFarItIs) {
+  World world;
+  EXPECT_FALSE(world.flash().usage(0).scrub_running);
+  EXPECT_TRUE(world.flash().scrub_start(0));
+  EXPECT_FALSE(world.flash().scrub_start(0)) << "one runs";
+  uint64_t done = 0;
+  bool rose = false;
+  ASSERT_TRUE(world.run_until([&] {
+    const Flash::Usage usage = world.flash().usage(0);
+    if (!usage.scrub_running) return true;
+    EXPECT_EQ(usage.scrub_pass_pages, usage.live_pages);
+    EXPECT_GE(usage.scrub_pass_done_pages, done);
+    EXPECT_LE(usage.scrub_pass_done_pages, usage.scrub_pass_pages);
+    rose = rose || (done > 0 && usage.scrub_pass_done_pages > done);
+    done = usage.scrub_pass_done_pages;
+    return false;
+  }));
+  EXPECT_TRUE(rose);
+  EXPECT_EQ(world.metric("scrub_passes_total"), 1);
+  EXPECT_EQ(world.flash().usage(0).scrub_pass_pages, 0u);
+}
+
 TEST(Scrub, RunsByIntervalWhenAsked) {
   RigOptions options;
   options.slices = 1;
@@ -123,6 +145,35 @@ TEST(Scrub, APacedPassPausesAndEndsAtADrain) {
   const Nanos before = rig.clock.now_ns();
   rig.stop();
   EXPECT_LT(rig.clock.now_ns() - before, 50 * kMillisecond);
+}
+
+// Whoever asks for a pass while one makes pauses gets that one without them, and another pace for
+// the next.
+TEST(Scrub, AnOperatorDoesNotWaitForAPacedPass) {
+  RigOptions options;
+  options.slices = 1;
+  options.segment_pages = 128;
+  options.flash.scrub_interval_ns = 60 * kSecond;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 18; ++seed) {
+    TestFragment* f = rig.append(seed, 1, 200000);
+    ASSERT_NE(f, nullptr);
+    rig.run_until([&] { return f->done; });
+  }
+  rig.settle(60 * kSecond);
+  ASSERT_TRUE(rig.flash().usage(0).scrub_running);
+  EXPECT_FALSE(rig.flash().scrub_start(0));
+  const Nanos before = rig.clock.now_ns();
+  ASSERT_TRUE(rig.run_until([&] { return !rig.flash().usage(0).scrub_running; }));
+  EXPECT_LT(rig.clock.now_ns() - before, kSecond);
+  EXPECT_EQ(rig.metric("scrub_passes_total"), 1);
+  rig.flash().scrub_interval_set(0);
+  rig.settle(600 * kSecond);
+  EXPECT_EQ(rig.metric("scrub_passes_total"), 1) << "never";
+  rig.flash().scrub_interval_set(10 * kSecond);
+  rig.settle(100 * kSecond);
+  EXPECT_GT(rig.metric("scrub_passes_total"), 1);
 }
 
 TEST(Scrub, GivesUpASegmentThatReclaimChose) {

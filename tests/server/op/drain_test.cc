@@ -2,6 +2,7 @@
 // moment, nothing lost whatever fails or is cut off meanwhile, blocks in danger first; and once it
 // is empty its loss costs nothing.
 // Method: RepairRig; blocks are put on all targets, and a start later one of them is drained.
+#include <algorithm>
 #include <bit>
 
 #include "server/op/repair.h"
@@ -130,6 +131,39 @@ TEST_P(Drain, LeavesTheSuccessorOfABlockAlone) {
     rig.put(n, 0);
     ASSERT_TRUE(run_until_empty(rig)) << moment;
     rig.expect_whole(n);
+    rig.expect_at_rest();
+  }
+}
+
+// A drain that the operator begins, and takes back, while the node runs: at any moment nothing has
+// a fragment less, and what was moved stays moved.
+TEST_P(Drain, BeginsAndEndsAtAnyMoment) {
+  for (uint32_t moment = 0; moment < 12; ++moment) {
+    RepairRigOptions options = of(GetParam());
+    options.targets = std::max(options.targets, 3u);
+    // Memory and ops for it are given at the start: by parity, or because a target is drained.
+    options.draining_targets = GetParam().m > 0 ? 0 : 1u << (options.targets - 1);
+    RepairRig rig(options);
+    ASSERT_TRUE(rig.operations->repairs());
+    for (uint32_t n = 0; n < 8; ++n)
+      rig.put(n, 0);
+    const uint32_t held = rig.index->fragments_on(kDrained);
+    ASSERT_GT(held, 0u);
+    rig.operations->draining_set(kDrained, Draining::kOn);
+    rig.run_for(moment * 300 * kMicrosecond);
+    EXPECT_EQ(rig.index->thin_count(), 0u);
+    rig.operations->draining_set(kDrained, Draining::kOff);
+    ASSERT_TRUE(rig.run_until([&] { return rig.context->repair->at_rest(); }));
+    const uint32_t left = rig.index->fragments_on(kDrained);
+    rig.run_for(10 * kSecond);
+    EXPECT_EQ(rig.index->fragments_on(kDrained), left) << "nothing leaves it any more";
+    EXPECT_LE(left, held);
+    rig.operations->draining_set(kDrained, Draining::kOn);
+    ASSERT_TRUE(run_until_empty(rig)) << moment;
+    EXPECT_EQ(rig.index->block_count(), 8u);
+    EXPECT_EQ(rig.index->thin_count(), 0u);
+    for (uint32_t n = 0; n < 8; ++n)
+      rig.expect_whole(n);
     rig.expect_at_rest();
   }
 }

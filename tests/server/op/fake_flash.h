@@ -86,6 +86,9 @@ class FakeFlash final : public flash::Flash {
   void drain() override { drained = true; }
   bool idle() const override { return queue_.empty(); }
   void scrub_now() override {}
+  bool scrub_start(uint32_t) override { return true; }
+  void scrub_interval_set(Nanos) override {}
+  void fail_target(uint32_t target) override { ok[target] = false; }
   Usage usage(uint32_t) const override { return shown; }
   void register_metrics(MetricSet&) override {}
   bool drained = false;
