@@ -64,6 +64,21 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
 
 SessionContext::~SessionContext() = default;
 
+void FormatNotes::note(const SessionFormat& format) {
+  if (known_.size() >= kKnownMax || fresh_.size() >= kFreshMax) return;  // when it comes again
+  if (!known_.insert(format.fingerprint).second) return;
+  fresh_.push_back(format.format.encode());
+}
+
+void FormatNotes::known(const Digest& fingerprint) {
+  if (known_.size() < kKnownMax) known_.insert(fingerprint);
+}
+
+void FormatNotes::take(std::vector<std::vector<std::byte>>* out) {
+  VARVE_ASSERT(out != nullptr && out->empty());
+  out->swap(fresh_);
+}
+
 FormatCounts& SessionContext::counts_of(const Digest& fingerprint) {
   char hex[2 * kFingerprintShown + 1];
   for (uint32_t i = 0; i < kFingerprintShown; ++i) {

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "common/metrics/metrics.h"
@@ -25,6 +26,23 @@ struct PendingFence;
 struct PendingPurge;
 struct Follow;
 class FormatTable;
+
+// What sessions came with, for whoever keeps formats: each once, and no more than are kept.
+class FormatNotes {
+ public:
+  static constexpr uint32_t kKnownMax = 1024;
+  static constexpr uint32_t kFreshMax = 64;  // not taken yet; the next look comes within a second
+  void note(const SessionFormat& format);
+  void known(const Digest& fingerprint);
+  void take(std::vector<std::vector<std::byte>>* out);
+
+ private:
+  struct Hash {
+    size_t operator()(const Digest& digest) const { return digest.prefix64(); }
+  };
+  std::unordered_set<Digest, Hash> known_;
+  std::vector<std::vector<std::byte>> fresh_;
+};
 
 // Why a frame closed its session: the label of a counter.
 enum class Malformed : uint8_t { kFrame, kLane, kState, kExtent, kCredit, kPayload };
@@ -113,6 +131,8 @@ struct SessionContext {
   MetricSet* metric_set = nullptr;  // where `metrics` are registered
   std::vector<std::unique_ptr<FormatCounts>> format_counts;
   std::unique_ptr<FormatTable> formats;
+  FormatNotes format_notes;
+  uint64_t session_last = 0;  // their numbers
   std::unique_ptr<Pool<PendingMatch>> matches;
   std::unique_ptr<Pool<PendingReserve>> reserves;
   std::unique_ptr<Pool<PendingPull>> pulls;

@@ -80,6 +80,18 @@ Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
   return entries_.back().get();
 }
 
+std::string FormatTable::problem(const Format& format) const {
+  if (const Status valid = format.validate(); !valid.ok()) return valid.what();
+  SessionFormat tried;
+  for (const auto& layers : format.ranks) {
+    Result<ExtentTable> table = ExtentTable::of(layers, scheme_);
+    if (!table) return table.error().what();
+    tried.tables.push_back(*std::move(table));
+  }
+  std::string text;
+  return check_block_sizes(tried, limits_, &text).ok() ? std::string() : text;
+}
+
 void FormatTable::release(FormatEntry& entry) {
   VARVE_ASSERT(entry.users > 0);
   if (--entry.users > 0) return;

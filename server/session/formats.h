@@ -36,6 +36,8 @@ class FormatTable {
   // refusal() says more where there is more to say.
   Result<FormatEntry*> acquire(ConstByteSpan canonical);
   void release(FormatEntry& entry);
+  // Why no session could have it, in a sentence; empty: one could.
+  std::string problem(const Format& format) const;
   uint32_t count() const { return static_cast<uint32_t>(entries_.size()); }
   uint64_t bytes() const { return bytes_; }
   const std::string& refusal() const { return refusal_; }  // of the last acquire(); may be empty
@@ -66,6 +68,7 @@ class SessionFormats {
     VARVE_ASSERT(handle > 0 && handle <= entries_.size(), handle);
     return *entries_[handle - 1];
   }
+  uint32_t count() const { return static_cast<uint32_t>(entries_.size()); }
   const std::string& refusal() const { return table_.refusal(); }
   void clear();
 

@@ -76,7 +76,8 @@ void LiveSession::open(const Open& open, Lane& urgent, Pool<LiveSession>& pool) 
   lanes_open_ = 1;
   credit_.open(open.credit_bytes);
   urgent.name(Lane::State::kUrgent, *this);
-  heard_ns_ = scope_.context.reactor.now_ns();
+  number_ = ++scope_.context.session_last;
+  heard_ns_ = opened_ns_ = scope_.context.reactor.now_ns();
   scope_.context.reactor.arm(idle_, scope_.context.options.idle_ms_max * kMillisecond / 2);
   scope_.context.metrics.sessions.add(1);
   scope_.context.metrics.opened.add();
@@ -217,6 +218,7 @@ void LiveSession::introduce(SessionFormat& format) {
   if (format.counts != nullptr) return;
   SessionContext& context = scope_.context;
   format.counts = &context.counts_of(format.fingerprint);
+  context.format_notes.note(format);
   uint64_t swallowed = 0;
   if (!context.format_log.admit(context.reactor.now_ns(), &swallowed)) return;
   const Format& what = format.format;
@@ -237,6 +239,25 @@ void LiveSession::list_holds(uint64_t op, uint64_t cursor) {
   wire::Held body;
   body.cursor = varve::list_holds(context, cursor, context.hold_rows);
   scope_.reply(context.encoder().held(op, body, context.hold_rows));
+}
+
+SessionRow LiveSession::row() const {
+  VARVE_ASSERT(in_use_);
+  const Nanos now_ns = scope_.context.reactor.now_ns();
+  SessionRow row;
+  row.number = number_;
+  row.id = scope_.id;
+  row.client = scope_.client;
+  if (urgent_ != nullptr) row.peer = urgent_->peer();
+  row.age_ns = now_ns - opened_ns_;
+  row.quiet_ns = now_ns - heard_ns_;
+  row.lanes = lanes_open_;
+  row.formats = formats_.count();
+  row.requests = requests_.count() + purges_.count();
+  row.leases = leases_.count();
+  row.grants = grants_.count();
+  row.ending = scope_.over();
+  return row;
 }
 
 void LiveSession::look_idle() {

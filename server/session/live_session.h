@@ -39,6 +39,8 @@ class LiveSession final : public Task, public LaneUser {
   bool over() const { return scope_.over(); }
   uint64_t id() const { return scope_.id; }
   uint64_t secret() const { return secret_; }
+  uint64_t number() const { return number_; }
+  SessionRow row() const;
 
   void run() override;
   const char* name() const override { return "session"; }
@@ -74,6 +76,8 @@ class LiveSession final : public Task, public LaneUser {
   uint32_t gone_out_ = 0;
   uint64_t secret_ = 0;
   uint64_t pings_ = 0;
+  uint64_t number_ = 0;
+  Nanos opened_ns_ = 0;
   Nanos heard_ns_ = 0;  // the last frame, on any lane
   Timer idle_;
   Lane* urgent_ = nullptr;

@@ -46,22 +46,57 @@ void Purges::purge(uint64_t op, const wire::PurgeView& view) {
   context.metrics.purges.add();
   uint64_t lineage = 0;
   if (Status status = check(view, &lineage); !status.ok()) return refuse(op, status.code());
+  PendingPurge* purge = begin(view.body.kind, lineage);
+  if (purge == nullptr) return refuse(op, Code::kOverloaded);
+  purge->op = op;
+  purge->ids.count = view.ids.size();
+  for (uint32_t i = 0; i < view.ids.size(); ++i)
+    purge->ids.ids[i] = view.ids[i];
+  submit(*purge);
+}
+
+void Purges::purge(NodePurge& asked) {
+  SessionContext& context = scope_.context;
+  VARVE_ASSERT(asked.on_done != nullptr && asked.ids.size() <= wire::kIdsMax, asked.ids.size());
+  context.metrics.purges.add();
+  const bool raises = asked.what != wire::PurgeKind::kBlocks;
+  PendingPurge* purge = raises && context.raising ? nullptr : begin(asked.what, asked.lineage);
+  if (purge == nullptr) {
+    context.metrics.requests_refused[static_cast<uint8_t>(Code::kOverloaded)].add();
+    asked.answer = {.code = static_cast<uint8_t>(Code::kOverloaded)};
+    return asked.on_done(asked);
+  }
+  purge->asked = &asked;
+  purge->ids.count = static_cast<uint32_t>(asked.ids.size());
+  std::copy(asked.ids.begin(), asked.ids.end(), purge->ids.ids);
+  submit(*purge);
+}
+
+// Null: as many as may be are under way.
+PendingPurge* Purges::begin(wire::PurgeKind what, uint64_t lineage) {
+  SessionContext& context = scope_.context;
   PendingPurge* taken = context.purges->take();
-  if (taken == nullptr) return refuse(op, Code::kOverloaded);
+  if (taken == nullptr) return nullptr;
   PendingPurge& purge = *taken;
   VARVE_ASSERT(purge.parts_out == 0 && !purge.timer.armed());
   ++count_;
   purge.purges = this;
-  purge.op = op;
-  purge.what = view.body.kind;
+  purge.asked = nullptr;
+  purge.op = 0;
+  purge.what = what;
   purge.lineage = lineage;
+  purge.ids.count = 0;
   purge.answered = false;
   purge.began_ns = context.reactor.now_ns();
   purge.answer = {};
   purge.timer.owner = &purge;
   purge.timer.on_fire = on_late;
   context.reactor.arm(purge.timer, context.options.purge_ms_max * kMillisecond);
-  if (purge.what == wire::PurgeKind::kBlocks) return submit_blocks(purge, view.ids);
+  return taken;
+}
+
+void Purges::submit(PendingPurge& purge) {
+  if (purge.what == wire::PurgeKind::kBlocks) return submit_blocks(purge);
   submit_raise(purge);
 }
 
@@ -91,15 +126,12 @@ PurgePart& Purges::fill_part(PendingPurge& purge, uint32_t shard, Part::Back on_
   return part;
 }
 
-void Purges::submit_blocks(PendingPurge& purge, const wire::ArrayView<BaseId>& ids) {
+void Purges::submit_blocks(PendingPurge& purge) {
   SessionContext& context = scope_.context;
-  VARVE_ASSERT(ids.size() > 0 && ids.size() <= wire::kIdsMax, ids.size());
-  purge.ids.count = ids.size();
+  VARVE_ASSERT(purge.ids.count > 0 && purge.ids.count <= wire::kIdsMax, purge.ids.count);
   std::array<uint8_t, wire::kIdsMax> homes;
-  for (uint32_t i = 0; i < ids.size(); ++i) {
-    purge.ids.ids[i] = ids[i];
+  for (uint32_t i = 0; i < purge.ids.count; ++i)
     homes[i] = static_cast<uint8_t>(context.home_of(purge.ids.ids[i]));
-  }
   split_by_home(purge.ids, homes, purge.begins);
   for (uint32_t s = 0; s < context.shards.size(); ++s) {
     if (purge.begins[s] == purge.begins[s + 1]) continue;
@@ -177,6 +209,11 @@ void Purges::answer(PendingPurge& purge) {
   purge.answered = true;
   if (purge.answer.code != 0) context.metrics.requests_refused[purge.answer.code].add();
   context.metrics.purged_blocks.add(purge.answer.blocks);
+  if (purge.asked != nullptr) {
+    NodePurge& asked = *std::exchange(purge.asked, nullptr);
+    asked.answer = purge.answer;
+    return asked.on_done(asked);
+  }
   scope_.reply(context.encoder().purged(purge.op, purge.answer));
 }
 

@@ -21,7 +21,8 @@ struct PendingPurge {
   uint64_t op = 0;
   wire::PurgeKind what = wire::PurgeKind::kBlocks;
   uint64_t lineage = 0;
-  bool answered = false;  // its client was told that it lasts too long
+  NodePurge* asked = nullptr;  // whoever asked, where that is no session
+  bool answered = false;       // its client was told that it lasts too long
   uint32_t parts_out = 0;
   Nanos began_ns = 0;
   wire::Purged answer;
@@ -35,12 +36,15 @@ class Purges {
  public:
   Purges(SessionScope& scope, SessionFormats& formats);
   void purge(uint64_t op, const wire::PurgeView& view);
+  void purge(NodePurge& asked);
   uint32_t count() const { return count_; }
 
  private:
   Status check(const wire::PurgeView& view, uint64_t* lineage) const;
   void refuse(uint64_t op, Code code);
-  void submit_blocks(PendingPurge& purge, const wire::ArrayView<BaseId>& ids);
+  PendingPurge* begin(wire::PurgeKind what, uint64_t lineage);
+  void submit(PendingPurge& purge);
+  void submit_blocks(PendingPurge& purge);
   void submit_raise(PendingPurge& purge);
   void submit_walks(PendingPurge& purge, const flash::Generations& rows);
   PurgePart& fill_part(PendingPurge& purge, uint32_t shard, Part::Back on_back);

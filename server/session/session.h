@@ -73,6 +73,27 @@ struct SessionOptions {
   uint64_t push_bytes_max = ~uint64_t{0};
 };
 
+// A client as the operator sees it.
+struct SessionRow {
+  uint64_t number = 0;  // rises from session to session of a boot
+  uint64_t id = 0;
+  std::string client, peer;  // printable; its address
+  Nanos age_ns = 0, quiet_ns = 0;
+  uint32_t lanes = 0, formats = 0, requests = 0, leases = 0, grants = 0;
+  bool ending = false;
+};
+
+// A purge that no session asks for. Lives with its owner until on_done, which comes once, maybe
+// inside purge(); with kTimedOut it goes on behind it.
+struct NodePurge {
+  wire::PurgeKind what = wire::PurgeKind::kBlocks;
+  uint64_t lineage = 0;     // kLineage: xxh3 of its text
+  std::vector<BaseId> ids;  // kBlocks: 1 .. kIdsMax
+  wire::Purged answer;      // out
+  void (*on_done)(NodePurge&) = nullptr;
+  void* owner = nullptr;
+};
+
 class SessionTable {
  public:
   // Destroyed at rest by main; at any moment by the simulator, whose kill leaves nothing running.
@@ -87,6 +108,22 @@ class SessionTable {
   virtual bool at_rest() const = 0;  // no session, no lane, no request
   virtual uint32_t session_count() const = 0;
   virtual void register_metrics(MetricSet& metrics) = 0;
+
+  // --- of the operator
+  // At most `rows_max` rows, from `cursor` on, in rising order; answers where the next page begins,
+  // 0 when there is none.
+  virtual uint64_t list_holds(uint64_t cursor, uint32_t rows_max,
+                              std::vector<wire::Hold>* rows) = 0;
+  virtual uint64_t list_sessions(uint64_t cursor, uint32_t rows_max,
+                                 std::vector<SessionRow>* rows) = 0;
+  virtual bool close_session(uint64_t id, Status cause) = 0;  // false: there is none
+  virtual void purge(NodePurge& purge) = 0;
+  // Formats, as they are encoded, that sessions came with and nobody has taken yet; each is given
+  // out once in a boot, unless it was said to be known.
+  virtual void take_formats(std::vector<std::vector<std::byte>>* out) = 0;
+  virtual void format_known(const Digest& fingerprint) = 0;
+  // Why a session that comes with it would be refused, with the remedy; empty: it would not.
+  virtual std::string format_problem(const Format& format) const = 0;
 };
 
 }  // namespace varve

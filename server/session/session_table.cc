@@ -4,6 +4,7 @@
 
 #include "server/session/hello.h"
 #include "server/session/live_session.h"
+#include "server/session/operator.h"
 #include "server/session/session.h"
 
 namespace varve {
@@ -17,18 +18,39 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
         context_(reactor, options, std::move(shards)),
         lanes_(context_,
                options.lanes_unnamed_max + options.sessions_max * (1 + wire::kBulkLanesMax)),
-        sessions_(options.sessions_max, context_) {}
+        sessions_(options.sessions_max, context_),
+        operator_(context_) {}
 
   // SessionTable
   Status listen(const std::string& address, const LinkOptions& link) override;
   std::string address() const override { return listener_ ? listener_->address() : ""; }
   void drain() override;
   void close_all(Status cause) override;
-  bool at_rest() const override { return sessions_.used() == 0 && lanes_.used() == 0; }
+  bool at_rest() const override {
+    return sessions_.used() == 0 && lanes_.used() == 0 && operator_.at_rest();
+  }
   uint32_t session_count() const override { return sessions_.used(); }
   void register_metrics(MetricSet& metrics) override {
     context_.metric_set = &metrics;
     context_.metrics.register_in(metrics);
+  }
+  uint64_t list_holds(uint64_t cursor, uint32_t rows_max, std::vector<wire::Hold>* rows) override {
+    return operator_.list_holds(cursor, rows_max, rows);
+  }
+  uint64_t list_sessions(uint64_t cursor, uint32_t rows_max,
+                         std::vector<SessionRow>* rows) override {
+    return Operator::list_sessions(sessions_, cursor, rows_max, rows);
+  }
+  bool close_session(uint64_t id, Status cause) override;
+  void purge(NodePurge& purge) override;
+  void take_formats(std::vector<std::vector<std::byte>>* out) override {
+    context_.format_notes.take(out);
+  }
+  void format_known(const Digest& fingerprint) override {
+    context_.format_notes.known(fingerprint);
+  }
+  std::string format_problem(const Format& format) const override {
+    return context_.formats->problem(format);
   }
 
   // ListenerUser
@@ -53,6 +75,7 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   SessionContext context_;
   LanePool lanes_;
   Pool<LiveSession> sessions_;
+  Operator operator_;
   std::unique_ptr<Listener> listener_;
   bool draining_ = false;
   LogLimit refusals_log_{kSecond};
@@ -202,6 +225,21 @@ uint64_t Table::fresh_id() {
     const uint64_t id = (env_.entropy.next64() << 8) | (context_.reactor.shard() & 0xff);
     if ((id >> 8) != 0 && find(id) == nullptr) return id;
   }
+}
+
+bool Table::close_session(uint64_t id, Status cause) {
+  LiveSession* session = find(id);
+  if (session == nullptr) return false;
+  session->fail(cause);
+  return true;
+}
+
+// Not in a drain: it would begin behind the look at whether all is at rest.
+void Table::purge(NodePurge& purge) {
+  VARVE_ASSERT(purge.on_done != nullptr);
+  if (!draining_) return operator_.purge(purge);
+  purge.answer = {.code = static_cast<uint8_t>(Code::kUnavailable)};
+  purge.on_done(purge);
 }
 
 void Table::drain() {
