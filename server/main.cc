@@ -100,7 +100,8 @@ void say_ready(const Node& node) {
   const std::string text = "listening on " + node.sessions->address() + ", " +
                            std::to_string(c.targets) + " targets, " + std::to_string(c.shards) +
                            " shards, " + bytes_text(c.dram_bytes) + " DRAM, io " +
-                           node.threads[kSessionShard]->io->name();
+                           node.threads[kSessionShard]->io->name() + ", control " +
+                           (node.control == nullptr ? "none" : node.control->address());
   std::printf("varved ready: %s\n", text.c_str());
   std::fflush(stdout);
   tell("READY=1\nSTATUS=" + text);
@@ -115,16 +116,18 @@ Failure bring_up(Node& node, const Signals& signals) {
   // A metrics file that cannot be written at all is a setting to correct, not a line every second.
   if (failure.ok()) failure = write_metrics(node);
   if (failure.ok()) failure = open_monitor(node);
+  if (failure.ok()) failure = open_control(node);
   return failure;
 }
 
-// Until a signal that stops the daemon, which is answered.
+// Until a signal that stops the daemon, which is answered, or 0 when the control plane asks for it.
 int wait_for_stop(Node& node, const Signals& signals) {
   while (true) {
     const int signal = signals.wait(kMetricsInterval);
     if (signal == 0) {
       rewrite_metrics(node);
       if (node.shards_stalled == 0) (void)tell_manager("WATCHDOG=1");
+      if (stop_wanted(node)) return 0;
     } else if (Signals::is_fault(signal)) {
       stick(node, signal == SIGUSR1 ? Sticking::kOn : Sticking::kOff);
     } else {
@@ -145,7 +148,9 @@ int serve(const ServerConfig& config, const Signals& signals) {
   say_start(node);
   say_ready(node);
   const int signal = wait_for_stop(node, signals);
-  logf(LogLevel::kInfo, "main", "signal %d: draining, at most %u ms", signal, config.drain_ms);
+  const std::string why =
+      signal == 0 ? "asked by the control plane" : "signal " + std::to_string(signal);
+  logf(LogLevel::kInfo, "main", "%s: draining, at most %u ms", why.c_str(), config.drain_ms);
   tell("STOPPING=1\nSTATUS=draining, at most " + std::to_string(config.drain_ms) + " ms");
   if (!drain(node, pause_in_drain, const_cast<Signals*>(&signals))) {
     logf(LogLevel::kWarn, "main",

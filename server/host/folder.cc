@@ -18,9 +18,10 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-// 7 says when what a target missed was over, and which start served last; 6 has lines of what
-// targets saw of purges, 5 of drained ones, 4 of generations.
-constexpr uint32_t kRecordsVersion = 7;
+// 8 has lines of targets that the operator drains; 7 says when what a target missed was over, and
+// which start served last; 6 has lines of what targets saw of purges, 5 of drained ones, 4 of
+// generations.
+constexpr uint32_t kRecordsVersion = 8;
 constexpr uint32_t kRecordsMax = 32;
 constexpr uint32_t kSlicesRecordedMax = 64;
 
@@ -161,14 +162,15 @@ std::string purged_text(const PurgedRecord& record) {
   return line;
 }
 
-// "drained INDEX", "from INDEX START" and "missed INDEX FIRST END" (END 0: not over; left out in
-// version 6), of a target that stands before it.
-constexpr std::string_view kDrainedWord = "drained ", kFromWord = "from ", kMissedWord = "missed ";
+// "drained INDEX", "draining INDEX", "from INDEX START" and "missed INDEX FIRST END" (END 0: not
+// over; left out in version 6), of a target that stands before it.
+constexpr std::string_view kDrainedWord = "drained ", kDrainingWord = "draining ";
+constexpr std::string_view kFromWord = "from ", kMissedWord = "missed ";
 constexpr size_t kMissedLinesMax = 8;  // of one target
 
 bool is_word(std::string_view line) {
-  return line.starts_with(kDrainedWord) || line.starts_with(kFromWord) ||
-         line.starts_with(kMissedWord);
+  return line.starts_with(kDrainedWord) || line.starts_with(kDrainingWord) ||
+         line.starts_with(kFromWord) || line.starts_with(kMissedWord);
 }
 
 bool add_missed(const MissedStarts& missed, TargetRecord& record) {
@@ -195,6 +197,9 @@ bool parse_word(const std::string& line, std::vector<TargetRecord>& records) {
   if (record == records.end() || first >= ~0u || end >= ~0u) return false;
   if (line.starts_with(kDrainedWord)) {
     return fields == 1 && !std::exchange(record->drained, true);
+  }
+  if (line.starts_with(kDrainingWord)) {
+    return fields == 1 && !std::exchange(record->draining, true);
   }
   if (fields < 2 || first == 0) return false;
   if (line.starts_with(kFromWord)) {
@@ -284,21 +289,21 @@ Failure check_salt(const std::string& folder, const TargetList& list, const Dige
       "and blank targets");
 }
 
-Failure load_token(const std::string& token_file, std::string* token) {
-  VARVE_ASSERT(token != nullptr);
+Failure load_token(const std::string& option, const std::string& token_file, std::string* token) {
+  VARVE_ASSERT(token != nullptr && !option.empty());
   if (token_file.empty()) return {};
   struct stat info = {};
   std::string content;
   const bool known = ::stat(token_file.c_str(), &info) == 0;
   if (known && !S_ISREG(info.st_mode)) {  // reading it might wait for ever
-    return environment("--token-file " + token_file + " is no regular file; give one, mode 0600");
+    return environment(option + " " + token_file + " is no regular file; give one, mode 0600");
   }
   if (!known || !read_file(token_file, &content)) {
-    return environment("--token-file " + token_file + errno_suffix(errno) +
+    return environment(option + " " + token_file + errno_suffix(errno) +
                        "; check path and permissions");
   }
   const Result<std::string> parsed = token_of_file(content, info.st_mode);
-  if (!parsed) return environment("--token-file " + token_file + ": " + parsed.error().what());
+  if (!parsed) return environment(option + " " + token_file + ": " + parsed.error().what());
   *token = *parsed;
   return {};
 }
@@ -316,6 +321,7 @@ std::string records_text(const TargetList& list) {
   for (const TargetRecord& record : list.records) {
     const std::string index = std::to_string(record.index);
     if (record.drained) text += std::string(kDrainedWord) + index + "\n";
+    if (record.draining) text += std::string(kDrainingWord) + index + "\n";
     if (record.from != 0) {
       text += std::string(kFromWord) + index + " " + std::to_string(record.from) + "\n";
     }

@@ -68,7 +68,8 @@ struct Identity {
   bool is_new = false;  // made at this start
 };
 Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity);  // H1
-Failure load_token(const std::string& token_file, std::string* token);
+// `option`: which setting names the file.
+Failure load_token(const std::string& option, const std::string& token_file, std::string* token);
 
 // Boot generations, [first, end); end 0: they are not over.
 struct MissedStarts {
@@ -84,6 +85,8 @@ struct TargetRecord {
   // It was emptied to be taken out, and is no part of the node any more: nobody misses it, and what
   // it still holds counts no more.
   bool drained = false;
+  // The operator wants it emptied, while the node ran: so does every start until it is taken back.
+  bool draining = false;
   // What it saw of the purges of this node (flash::Witness).
   uint32_t from = 0;
   std::vector<MissedStarts> missed = {};
@@ -120,6 +123,19 @@ Failure save_records(const std::string& folder, const TargetList& list);
 std::string records_text(const TargetList& list);
 // kUnsupported: a newer version's.
 Result<TargetList> parse_records(std::string_view text);
+
+// The formats that clients of this node came with: `formats/FINGERPRINT` in the data folder, each
+// as it is encoded, so that they can be told apart after a restart too. Nothing depends on them.
+struct KeptFormat {
+  Digest fingerprint;
+  std::vector<std::byte> canonical;  // the fingerprint is its SHA-256
+};
+// In the order of their fingerprints, at most `count_max`. What does not verify is left as it is
+// and named in `odd`, and so is what is one too many.
+Failure load_formats(const std::string& folder, uint32_t count_max,
+                     std::vector<KeptFormat>* formats, std::vector<std::string>* odd);
+Failure save_format(const std::string& folder, const KeptFormat& format);
+
 // target-N.dat files of the folder that a daemon with so many of them leaves alone.
 std::vector<std::string> unused_targets(const std::string& folder, uint32_t used);
 

@@ -5,9 +5,7 @@
 
 namespace varve {
 
-namespace {
-
-const char* remedy(DegradedReason reason) {
+const char* degraded_remedy(DegradedReason reason) {
   switch (reason) {
     case DegradedReason::kTarget:
       return "targets have failed: what no parity covers is a miss until they are back; bring them "
@@ -30,8 +28,6 @@ const char* remedy(DegradedReason reason) {
   }
   return "?";
 }
-
-}  // namespace
 
 const char* degraded_name(DegradedReason reason) {
   switch (reason) {
@@ -110,7 +106,7 @@ void Degraded::set(DegradedReason reason, bool on, uint64_t count) {
   // What ends by itself, or may be a use like any other, is no warning.
   const bool passing = reason == DegradedReason::kRecovering || reason == DegradedReason::kNoHits;
   logf(passing ? LogLevel::kInfo : LogLevel::kWarn, "main", "degraded (%s): %llu %s",
-       degraded_name(reason), static_cast<unsigned long long>(count), remedy(reason));
+       degraded_name(reason), static_cast<unsigned long long>(count), degraded_remedy(reason));
 }
 
 }  // namespace varve

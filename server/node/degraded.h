@@ -20,6 +20,7 @@ enum class DegradedReason : uint8_t {
 };
 inline constexpr uint32_t kDegradedReasons = 7;
 const char* degraded_name(DegradedReason reason);
+const char* degraded_remedy(DegradedReason reason);
 
 // Counted over a whole node, once a second.
 struct DegradedSeen {

@@ -39,6 +39,11 @@ bool drain(Node& node, Pause pause, void* context) {
   node.watch.drains();
   const Nanos limit_ns = node.config.drain_ms * kMillisecond;
   const Stop stop{node, pause, context, node.clock.now_ns() + limit_ns};
+  {
+    const std::lock_guard<std::mutex> lock(node.mutex);
+    node.draining = true;
+  }
+  if (node.control != nullptr) node.control->readiness_set(control::Readiness::kNotReady);
   ShardThread& session_thread = *node.threads[kSessionShard];
   const auto begin = [](void* of) { static_cast<Node*>(of)->sessions->drain(); };
   const auto close = [](void* of) {

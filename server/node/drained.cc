@@ -17,6 +17,15 @@ bool is_empty(const MetricSnapshot& sum, const std::string& label, size_t shards
          sum.number("varve_target_fragments", label) == 0;
 }
 
+// What pushes of before the drain were promised there has come and gone: all that is live on it are
+// records of purges.
+bool is_quiet(const MetricSnapshot& sum, const std::string& label) {
+  const int64_t records = sum.number("varve_flash_kills_live", label);
+  return sum.number("varve_target_reserved_bytes", label) == 0 &&
+         sum.number("varve_target_live_bytes", label) ==
+             static_cast<int64_t>(bytes_of(static_cast<uint64_t>(records)));
+}
+
 // Durable blocks that recovery found and the index had no room for: they lie where they lay, on
 // whichever target, and nobody has moved them.
 int64_t left_out(const MetricSnapshot& sum) {
@@ -62,6 +71,7 @@ void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
     NodeTarget& target = node.targets[t];
     const std::string label = "target=\"" + std::to_string(t) + "\"";
     if (!target.draining || target.drained || !is_empty(sum, label, node.config.shards)) continue;
+    if (target.drain_late && !is_quiet(sum, label)) continue;
     const char* path = target.info.path.c_str();
     if (const int64_t blocks = left_out(sum); blocks > 0) {
       uint64_t swallowed = 0;
@@ -97,8 +107,9 @@ void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
     target.drained = true;
     logf(LogLevel::kWarn, "main",
          "target %u %s IS EMPTY AND MAY BE REMOVED%s: stop this daemon, take it out, and start "
-         "without this --drain-target; all else stays as it is, its place is free for another",
-         t, path, unreadable_text(sum, label).c_str());
+         "%s; all else stays as it is, its place is free for another",
+         t, path, unreadable_text(sum, label).c_str(),
+         target.drain_set ? "without this --drain-target" : "again");
   }
 }
 

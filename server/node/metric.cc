@@ -45,6 +45,9 @@ void collect(void* context) {
        "Shards on this kind of I/O."},
       Kind::kGauge, 1);
   collect_devices(thread, snapshot);
+  if (thread.index == kSessionShard && thread.formats.empty()) {
+    thread.node.sessions->take_formats(&thread.formats);
+  }
   thread.answered = std::move(snapshot);
 }
 
@@ -60,17 +63,34 @@ NodeHealth health_of(const Node& node, const MetricSnapshot& sum, const NodeFact
   return health;
 }
 
+// What the control plane is told until the next look.
+void publish(Node& node, MetricSnapshot sum, uint32_t shards_counted, std::vector<bool> answers) {
+  NodeView& view = node.view;
+  view.sum = std::move(sum);
+  view.at_ns = node.clock.now_ns();
+  view.shards_counted = shards_counted;
+  view.answers = std::move(answers);
+  for (uint32_t r = 0; r < kDegradedReasons; ++r)
+    view.degraded[r] = node.degraded.is(static_cast<DegradedReason>(r));
+  if (node.control != nullptr) node.control->readiness_set(readiness(node));
+}
+
 }  // namespace
 
 Failure write_metrics(Node& node) {
   MetricSnapshot sum;
   NodeFacts facts;
+  std::vector<bool> answers;
   for (const auto& thread : node.threads) {
     // A shard that does not answer within the bound keeps its last numbers and is counted.
     if (thread->call.run(*thread->reactor, collect, thread.get(), kAnswerWait)) {
       thread->snapshot = std::move(thread->answered);
       thread->has_snapshot = true;
+      for (const std::vector<std::byte>& format : std::exchange(thread->formats, {}))
+        (void)node.book.add(node.config.data_dir, format);
+      answers.push_back(true);
     } else {
+      answers.push_back(false);
       ++facts.shards_stalled;
     }
     if (!thread->io_refusal.ok()) ++facts.shards_on_fallback;
@@ -79,6 +99,8 @@ Failure write_metrics(Node& node) {
     sum.merge(thread->snapshot);
   }
   node.shards_stalled = facts.shards_stalled;
+  node.book.keep(node.config.data_dir, node.clock.now_ns());
+  const std::unique_lock<std::mutex> lock(node.mutex);  // N4
   // In this order: one that is drained teaches nobody any more.
   see_missed(node, sum, facts.shards_counted);
   see_drains(node, sum, facts.shards_counted);
@@ -102,9 +124,11 @@ Failure write_metrics(Node& node) {
          "1 while the node is worse than it should be for this reason."},
         Kind::kGauge, node.degraded.is(reason) ? 1 : 0);
   }
+  if (node.control != nullptr) sum.merge(node.control->metrics());
   std::string text = prometheus_text(sum);
   Failure failure = replace_metrics(node.config.metrics_path(), text);
   node.watch.see(std::move(text), health_of(node, sum, facts));
+  publish(node, std::move(sum), facts.shards_counted, std::move(answers));
   return failure;
 }
 

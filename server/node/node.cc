@@ -10,6 +10,7 @@ namespace {
 
 constexpr Nanos kListenWait = 60 * kSecond;
 constexpr Nanos kStickWait = kSecond;
+constexpr Nanos kControlStop = 2 * kSecond;
 
 IoBackendPreference preference(IoSetting io) {
   switch (io) {
@@ -133,8 +134,9 @@ SessionOptions session_options(Node& node) {
   options.token = node.token;
   options.domain_salt = node.identity.domain_salt;
   options.node = Sha256().update(node.identity.node_uuid).finish();
-  while (options.boot_id == 0)
-    options.boot_id = node.entropy.next64();
+  while (node.boot_id == 0)
+    node.boot_id = node.entropy.next64();
+  options.boot_id = node.boot_id;
   options.drain_ms = node.config.drain_ms;
   options.slices = node.targets.front().info.super.slices;
   options.scheme = node.config.scheme;
@@ -159,6 +161,8 @@ Failure open_sessions(Node& node) {
   if (!table) return environment("sessions: " + described(table.error()));
   node.sessions = std::move(*table);
   node.sessions->register_metrics(node.session_metrics);
+  for (const Digest& fingerprint : node.book.fingerprints())
+    node.sessions->format_known(fingerprint);
   if (Status listening = node.sessions->listen(node.config.listen, LinkOptions{});
       !listening.ok()) {
     return environment("--listen " + node.config.listen + ": " + described(listening));
@@ -205,6 +209,21 @@ Failure take_descriptors(const ServerConfig& config) {
   return {};
 }
 
+// From here on they are drains like those of a setting: with memory for what is moved.
+void take_kept_drains(Node& node) {
+  VARVE_ASSERT(node.threads.empty());
+  for (uint32_t t = 0; t < node.targets.size(); ++t) {
+    const NodeTarget& target = node.targets[t];
+    if (!target.drain_kept || target.drain_set) continue;
+    node.config.drain_targets.push_back(node.config.target_path(t));
+    if (target.drained || node.config.repair_mb_per_s > 0) continue;
+    logf(LogLevel::kError, "main",
+         "target %u %s is to be drained, as it was told, but --repair-mb-per-s is 0: nothing is "
+         "moved; give it a rate",
+         t, target.info.path.c_str());
+  }
+}
+
 // A shard owns whole slices, so more of them than slices cannot be: slices stay as they were
 // formatted, while the number of shards may follow the machine at any start.
 void fit_shards(Node& node, uint32_t slices) {
@@ -236,7 +255,12 @@ Failure prepare(Node& node) {
   Failure failure = take_descriptors(node.config);
   if (failure.ok()) failure = lock_folder(node.config.data_dir);
   if (failure.ok()) failure = check_metrics(node.config.metrics_path());
-  if (failure.ok()) failure = load_token(node.config.token_file, &node.token);
+  if (failure.ok()) failure = load_token("--token-file", node.config.token_file, &node.token);
+  if (failure.ok()) {
+    failure =
+        load_token("--control-token-file", node.config.control_token_file, &node.control_token);
+  }
+  if (failure.ok()) failure = node.book.load(node.config.data_dir);
   if (failure.ok()) failure = load_identity(node.config.data_dir, node.entropy, &node.identity);
   if (failure.ok()) {
     failure = prepare_targets(node.config, node.identity, node.entropy, &node.targets);
@@ -244,6 +268,7 @@ Failure prepare(Node& node) {
   TargetList list;
   if (failure.ok()) failure = load_records(node.config.data_dir, &list);
   if (!failure.ok()) return failure;
+  take_kept_drains(node);
   node.absent_targets = absent_targets(list, node.config.targets);
   fit_shards(node, node.targets.front().info.super.slices);
   const std::string problem = memory_problem(node.config, read_machine(""), flash_bytes(node));
@@ -272,6 +297,7 @@ Failure build(Node& node) {
 Failure start(Node& node) {
   VARVE_ASSERT(!node.go && !node.threads.empty());
   node.go = true;
+  node.started_ns = node.clock.now_ns();
   node.run.arrive_and_wait();
   // The first call answers when the session shard has opened its listener, or could not.
   ShardThread& own = *node.threads[kSessionShard];
@@ -308,6 +334,9 @@ void say_start(const Node& node) {
   logf(LogLevel::kInfo, "main", "token %s, metrics %s, drain %u ms, log %s",
        c.token_file.empty() ? "none (loopback only)" : c.token_file.c_str(),
        c.metrics_path().c_str(), c.drain_ms, c.log_level.c_str());
+  if (node.control == nullptr) return;
+  logf(LogLevel::kInfo, "main", "control plane on %s, token %s", node.control->address().c_str(),
+       c.control_token_file.empty() ? "none (loopback only)" : c.control_token_file.c_str());
 }
 
 void stick(Node& node, Sticking sticking) {
@@ -327,6 +356,9 @@ void stick(Node& node, Sticking sticking) {
 
 void stop(Node& node) {
   node.monitor.reset();
+  // Its questions are to the cores.
+  if (node.control != nullptr) node.control->stop(kControlStop);
+  node.control.reset();
   for (const auto& thread : node.threads)
     thread->reactor->stop();
   join(node);

@@ -7,9 +7,12 @@
 //      that is somebody else's is refused untouched (I9).
 //   N2 nothing is made in the place of a target that this node had, unless it was asked for.
 //   N3 nobody's mailbox goes while another core may still post to it.
+//   N4 what main and the control plane's threads share stands under Node::mutex, and nobody waits
+//      for a core with it.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,9 +22,11 @@
 #include "common/env/env.h"
 #include "common/metrics/metrics.h"
 #include "server/config/config.h"
+#include "server/control/control.h"
 #include "server/host/host.h"
 #include "server/node/call.h"
 #include "server/node/degraded.h"
+#include "server/node/format_book.h"
 #include "server/node/target.h"
 #include "server/node/watch.h"
 #include "server/session/session.h"
@@ -52,8 +57,18 @@ struct ShardThread {
   Ask ask = nullptr;
   bool answer = false;
   MetricSnapshot answered;  // written on the shard's core inside a call, read by main after it
+  std::vector<std::vector<std::byte>> formats;  // the same, of the session shard: new ones
   MetricSnapshot snapshot;  // main's: the last answer, so that a counter never seems to go back
   bool has_snapshot = false;
+};
+
+// What main saw last, each second.
+struct NodeView {
+  MetricSnapshot sum;  // of all shards that ever answered
+  Nanos at_ns = 0;     // 0: nothing yet
+  uint32_t shards_counted = 0;
+  std::vector<bool> answers;  // by shard, this time
+  bool degraded[kDegradedReasons] = {};
 };
 
 struct Node {
@@ -79,6 +94,20 @@ struct Node {
   LogLimit missed_log{60 * kSecond};
   uint32_t shards_stalled = 0;  // that did not answer when last asked for their metrics
   bool go = false;              // set by main before the gate `run`
+  uint64_t boot_id = 0;
+  Nanos started_ns = 0;
+  FormatBook book;
+  std::string control_token;
+
+  // N4: these, the states of `targets`, and targets.list.
+  std::mutex mutex;
+  NodeView view;
+  bool stop_wanted = false;  // by the control plane
+  bool draining = false;     // it stops
+  std::string control_address;
+
+  std::unique_ptr<control::Ingress> ingress;
+  std::unique_ptr<control::Server> control;  // null: --control none
 };
 
 // Folder, identity, targets: nothing runs yet.
@@ -87,6 +116,11 @@ Failure prepare(Node& node);
 Failure build(Node& node);
 // The shards run and the listener opens. After a failure the shards run already.
 Failure start(Node& node);
+// The control plane, once main has seen the node; nothing where it is off.
+Failure open_control(Node& node);
+// Whether it was asked to stop by there.
+bool stop_wanted(Node& node);
+control::Readiness readiness(const Node& node);  // as /readyz
 // Says on the log what these settings came to, in two lines.
 void say_start(const Node& node);
 

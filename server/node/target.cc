@@ -109,6 +109,12 @@ bool is_recorded(const TargetRecord* record, const flash::TargetLook& seen) {
          std::memcmp(record->uuid, seen.target_uuid, sizeof(record->uuid)) == 0;
 }
 
+// Whether the operator drains it, and not one that was in its place.
+bool is_kept_draining(const Start& start, uint32_t index, const Result<flash::TargetLook>& look) {
+  const TargetRecord* record = start.record(index);
+  return record != nullptr && record->draining && (!look || is_recorded(record, *look));
+}
+
 // Whether this is the one that was drained, and not another in its place.
 bool was_drained(const Start& start, const flash::TargetLook& seen) {
   const TargetRecord* record = start.record(seen.index);
@@ -184,8 +190,10 @@ Failure look_at_all(Start& start, std::vector<NodeTarget>* targets,
     const flash::TargetOptions options = target_options(start, t);
     NodeTarget target;
     target.info.path = options.file.path;
-    target.draining = start.config.drains(t);
+    target.drain_set = start.config.drains(t);
     auto look = flash::look_target(options, start.identity.node_uuid);
+    target.drain_kept = is_kept_draining(start, t, look);
+    target.draining = target.drain_set || target.drain_kept;
     if (look) {
       if (Failure failure = refuse_replaced(start, *look); !failure.ok()) return failure;
       look->witness = target.witness = witness_of(start, *look);
@@ -418,6 +426,7 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
     TargetRecord record{t, {}, super.capacity_bytes, absolute(targets[t].info.path)};
     std::memcpy(record.uuid, super.target_uuid, sizeof(record.uuid));
     note_witness(targets[t].witness, &record);
+    record.draining = targets[t].drain_kept;
     if (targets[t].lost.ok()) records.push_back(std::move(record));
   }
   for (const TargetRecord& before : start.before.records) {

@@ -11,11 +11,14 @@
 namespace varve {
 
 struct NodeTarget {
-  flash::TargetInfo info;  // of a lost one: its place and geometry, so that others keep theirs
-  Status lost;             // not ok: it starts as failed (N1)
-  bool draining = false;   // it works and is to be taken out: it takes nothing new, and is emptied
-  bool drained = false;    // it was emptied: it may be taken out or is not there, nobody misses it
-  flash::Witness witness;  // as it stands in the list
+  flash::TargetInfo info;   // of a lost one: its place and geometry, so that others keep theirs
+  Status lost;              // not ok: it starts as failed (N1)
+  bool draining = false;    // it works and is to be taken out: it takes nothing new, and is emptied
+  bool drain_kept = false;  // ... because the operator said so: it stands in the list
+  bool drain_set = false;   // ... because a setting says so
+  bool drain_late = false;  // it began in this run: pushes of before may still bring fragments
+  bool drained = false;     // it was emptied: it may be taken out or is not there, nobody misses it
+  flash::Witness witness;   // as it stands in the list
 };
 
 // What the Status of a target says about the drive: gone or broken (true), or not ours (false).

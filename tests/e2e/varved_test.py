@@ -25,7 +25,8 @@ READY = re.compile(r"varved ready: listening on (127\.0\.0\.1):(\d+), (\d+) targ
 
 def off(given):
     """Several daemons run at once: each listens only where it is told to."""
-    return [] if "--http" in given else ["--http", "none"]
+    return [word for listener in ("--http", "--control") if listener not in given
+            for word in (listener, "none")]
 
 
 def crc32c(data):

@@ -46,7 +46,8 @@ class Daemon:
 
     def start(self):
         command = [self.binary, "--data", os.path.join(self.folder, "data"),
-                   "--listen", self.address or "127.0.0.1:0", "--http", "none"]
+                   "--listen", self.address or "127.0.0.1:0", "--http", "none",
+                   "--control", "none"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log)
         started = time.monotonic()
         while True:

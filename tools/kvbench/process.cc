@@ -89,8 +89,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const std::string& program,
                                               std::vector<std::string> arguments) {
   int pipe_ends[2];
   if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return Status::io("bench: pipe", errno);
-  arguments.insert(arguments.begin(),
-                   {program, "--data", data_folder, "--listen", "127.0.0.1:0", "--http", "none"});
+  arguments.insert(arguments.begin(), {program, "--data", data_folder, "--listen", "127.0.0.1:0",
+                                       "--http", "none", "--control", "none"});
   std::vector<char*> argv;
   for (std::string& argument : arguments)
     argv.push_back(argument.data());

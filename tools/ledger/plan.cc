@@ -130,6 +130,7 @@ std::vector<std::string> daemon_arguments(const LoopPlan& plan, const LifeOption
   std::vector<std::string> out = {"--data",         life.data_dir,
                                   "--listen",       "127.0.0.1:0",
                                   "--http",         "none",
+                                  "--control",      "none",
                                   "--i-am-testing", "--fault-volatile-cache",
                                   "--scheme",       plan.folder.scheme.text()};
   const auto add = [&out](const char* name, uint64_t value) {

@@ -112,7 +112,8 @@ TEST(HostFolder, ALockThatIsNoFileIsRefused) {
   ASSERT_EQ(mkfifo((folder.path() + "/lock").c_str(), 0600), 0);
   EXPECT_TRUE(says(lock_folder(folder.path()), "is no regular file; remove it"));
   std::string token;
-  EXPECT_TRUE(says(load_token(folder.path() + "/lock", &token), "is no regular file"));
+  EXPECT_TRUE(
+      says(load_token("--token-file", folder.path() + "/lock", &token), "is no regular file"));
   ASSERT_EQ(unlink((folder.path() + "/lock").c_str()), 0);
   ASSERT_EQ(mkdir((folder.path() + "/lock").c_str(), 0700), 0);
   EXPECT_TRUE(says(lock_folder(folder.path()), "is no regular file; remove it"));
@@ -155,6 +156,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   records[0].path = "/a folder/t 0.dat";
   records[1].index = 5;
   records[1].drained = true;
+  records[0].draining = true;
   records[0].missed = {{2, 3}, {4, 0}};
   records[1].from = 3;
   list.purged = {{1, 2, 0, 0}, {1, 2, 0xfedcba9876543210, 7}};
@@ -168,6 +170,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   EXPECT_EQ(records_text(loaded), records_text(list));
   EXPECT_EQ(loaded.records[0].path, "/a folder/t 0.dat");
   EXPECT_TRUE(!loaded.records[0].drained && loaded.records[1].drained);
+  EXPECT_TRUE(loaded.records[0].draining && !loaded.records[1].draining);
   ASSERT_EQ(loaded.records[0].missed.size(), 2u);
   EXPECT_TRUE(loaded.records[0].missed[0].first == 2 && loaded.records[0].missed[0].end == 3);
   EXPECT_TRUE(loaded.records[0].missed[1].first == 4 && loaded.records[0].missed[1].end == 0);
@@ -204,7 +207,7 @@ TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
   EXPECT_EQ(uncoded->boot_generation, 5u);
   EXPECT_EQ(uncoded->scheme, Scheme{});
   test::HostFolder folder;
-  folder.put("targets.list", "varve targets 8 1 1 1+0 further\n" + line);
+  folder.put("targets.list", "varve targets 9 1 1 1+0 further\n" + line);
   TargetList list;
   const Failure failure = load_records(folder.path(), &list);
   EXPECT_EQ(failure.exit_code, kExitEnvironment);
@@ -222,6 +225,9 @@ TEST(HostFolder, ADamagedListIsRefused) {
         "varve targets 5 5 1 1+0\n0 " + zero + " 3 p\ndrained 1\n",
         "varve targets 5 5 1 1+0\n0 " + zero + " 3 p\ndrained 0\ndrained 0\n",
         "varve targets 5 5 1 1+0\n0 " + zero + " 3 p\ndrained 0 x\n",
+        "varve targets 8 5 1 1+0\n0 " + zero + " 3 p\ndraining 1\n",
+        "varve targets 8 5 1 1+0\n0 " + zero + " 3 p\ndraining 0\ndraining 0\n",
+        "varve targets 8 5 1 1+0\n0 " + zero + " 3 p\ndraining 0 5\n",
         "varve targets 6 5 1 1+0\n0 " + zero + " 3 p\nmissed 1 2\n",
         "varve targets 6 5 1 1+0\n0 " + zero + " 3 p\nfrom 0 2\nfrom 0 2\n",
         "varve targets 6 5 1 1+0\n0 " + zero + " 3 p\nmissed 0 0\n",

@@ -36,7 +36,8 @@ class RealDaemon {
   Status start() {
     DaemonOptions options;
     options.program = program();
-    options.arguments = {"--data", folder_ + "/data", "--listen", "127.0.0.1:0", "--http", "none"};
+    options.arguments = {"--data", folder_ + "/data", "--listen", "127.0.0.1:0", "--http",
+                         "none",   "--control",       control};
     options.arguments.insert(options.arguments.end(), shape.begin(), shape.end());
     options.log_path = folder_ + "/log";
     daemon_ = std::make_unique<Daemon>(options);
@@ -46,6 +47,7 @@ class RealDaemon {
   Daemon& daemon() { return *daemon_; }
   std::string log() const { return read_text(folder_ + "/log"); }
   const std::string& folder() const { return folder_; }
+  std::string control = "none";  // --control
   std::vector<std::string> shape = {"--targets", "2", "--target-bytes", "512MiB",
                                     "--shards",  "2", "--dram-bytes",   "64MiB"};
 
