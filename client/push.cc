@@ -87,7 +87,6 @@ void ClientPushOp::reserve() {
 // ends.
 bool ClientPushOp::next_run(uint32_t* first, uint32_t* count) {
   const auto end = static_cast<uint32_t>(blocks_.size());
-  const auto open = [&](uint32_t i) { return blocks_[i].answer <= Answer::kBusy; };
   const auto due = [&](uint32_t i) { return blocks_[i].not_before_ns <= now_ns(); };
   while (open_first_ < end && !open(open_first_))
     ++open_first_;
@@ -175,7 +174,10 @@ void ClientPushOp::on_reserved(Window& window, const wire::ReservedView& answers
 }
 
 void ClientPushOp::take_answers(Window& window, const wire::ReservedView& answers) {
-  bool hole = false;
+  bool hole = false, full = false;
+  const auto put_off = [&](uint32_t index, Answer answer, Code code) {
+    return full ? refuse(index, Code::kNoSpace) : reopen(index, answer, code);
+  };
   for (uint32_t i = 0; i < window.count; ++i) {
     const wire::ReserveAnswer answer = answers.answers[i];
     const uint32_t index = window.first + i;
@@ -186,7 +188,7 @@ void ClientPushOp::take_answers(Window& window, const wire::ReservedView& answer
         take_grant(window, index, answer.attempt);
       } else {
         abort(window, i, answer.attempt);
-        reopen(index, Answer::kNone, Code::kOk);
+        put_off(index, Answer::kNone, Code::kOk);
       }
     } else if (answer.outcome == wire::ReserveOutcome::kExists) {
       ++core_.count().existing_blocks;
@@ -195,17 +197,29 @@ void ClientPushOp::take_answers(Window& window, const wire::ReservedView& answer
       block.answer = Answer::kFinal;
       settle(index, Code::kCancelled);
     } else if (answer.outcome == wire::ReserveOutcome::kBusy) {
-      reopen(index, Answer::kBusy, Code::kUnavailable);
+      put_off(index, Answer::kBusy, Code::kUnavailable);
     } else if (is_for_now(code)) {
       hole = true;
-      reopen(index, Answer::kForNow, code);
+      put_off(index, Answer::kForNow, code);
     } else {
-      ++core_.count().refused_blocks;
-      news_ = true;
-      block.answer = Answer::kFinal;
-      settle(index, code == Code::kOk ? Code::kInternal : code);
+      full = full || code == Code::kNoSpace;
+      hole = hole || full;
+      refuse(index, code == Code::kOk ? Code::kInternal : code);
     }
   }
+  for (uint32_t i = window.first + window.count; full && i < blocks_.size(); ++i) {
+    if (open(i)) refuse(i, Code::kNoSpace);
+  }
+}
+
+// For good. One of kNoSpace takes along what is open behind it: no match would reach it.
+void ClientPushOp::refuse(uint32_t index, Code code) {
+  Block& block = blocks_[index];
+  if (open(index)) --open_;
+  ++core_.count().refused_blocks;
+  news_ = true;
+  block.answer = Answer::kFinal;
+  settle(index, code);
 }
 
 void ClientPushOp::take_grant(Window& window, uint32_t index, const Attempt& attempt) {

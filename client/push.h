@@ -71,6 +71,8 @@ class ClientPushOp final : public ClientOp {
   void on_reserved(Window& window, const wire::ReservedView& answers);
   void take_answers(Window& window, const wire::ReservedView& answers);
   void reopen(uint32_t index, Answer answer, Code code);
+  void refuse(uint32_t index, Code code);
+  bool open(uint32_t index) const { return blocks_[index].answer <= Answer::kBusy; }
   void take_grant(Window& window, uint32_t index, const Attempt& attempt);
   void abort(const Window& window, uint32_t index, const Attempt& attempt);
   void on_committed(Window& window, const wire::Committed& body);

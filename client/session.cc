@@ -358,7 +358,8 @@ void ClientSession::on_timer() {
   if (credit_owed_bytes_ > 0) {  // a trickle must come back too
     if (send_urgent(encoder_.credit(0, wire::Credit{credit_owed_bytes_}))) credit_owed_bytes_ = 0;
   }
-  const Nanos silence_ns = now - heard_ns_;
+  // What the daemon sent while this core stood still is heard in the turns to come (R4).
+  const Nanos silence_ns = now - std::max(heard_ns_, reactor_.awake_ns());
   if (silence_ns > 2 * options_.ping_interval_ns) {
     return drop(Status::timed_out("the daemon is silent"));
   }

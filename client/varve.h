@@ -136,10 +136,11 @@ struct PullRequest {
 // is refused for now stops what comes behind it, so that no blocks are stored that a match cannot
 // reach; a busy one (another writer has it, or it is not durable yet) does not, and is asked for
 // again until it exists or is granted. What is still refused at the deadline ends with the code of
-// that refusal (kOverloaded, kQuota, kUnavailable for busy) and the op with kTimedOut. kNoSpace,
-// kUnsupported and other codes are final for their block. A push whose session is lost is not sent
-// again: it ends with the cause (kUnavailable as a rule), blocks that were acknowledged before stay
-// kOk, of the others it is unknown whether they were stored. Pushing again is safe and cheap.
+// that refusal (kOverloaded, kQuota, kUnavailable for busy) and the op with kTimedOut. kNoSpace is
+// final, and ends what is not granted yet behind its block likewise; kUnsupported and other codes
+// are final for their block. A push whose session is lost is not sent again: it ends with the cause
+// (kUnavailable as a rule), blocks that were acknowledged before stay kOk, of the others it is
+// unknown whether they were stored. Pushing again is safe and cheap.
 struct PushRequest {
   FormatId format = 0;
   uint32_t rank = 0;

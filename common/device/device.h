@@ -151,6 +151,9 @@ class FileHandle {
   Status read(uint64_t offset_bytes, ByteSpan pages);
   Status write(uint64_t offset_bytes, ConstByteSpan pages);
   Status flush();
+  // Allocates what of a file is a hole. kNoSpace: not within the floor; kUnsupported: its file
+  // system cannot.
+  Status fill_holes(uint64_t free_floor_bytes);
 
  private:
   FileHandle() = default;

@@ -40,4 +40,8 @@ Status FileHandle::flush() {
   return fdatasync(fd_) == 0 ? Status() : Status::io("flush failed", errno);
 }
 
+Status FileHandle::fill_holes(uint64_t free_floor_bytes) {
+  return varve::fill_holes(fd_, free_floor_bytes);
+}
+
 }  // namespace varve

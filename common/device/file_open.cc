@@ -141,19 +141,14 @@ Status make_full(int fd, uint64_t bytes) {
   return Status();
 }
 
-Status check_free_space(int fd, const FileDeviceOptions& options) {
+Status check_free_space(int fd, uint64_t wanted_bytes, uint64_t floor_bytes, const char* refusal) {
   struct statvfs info {};
   if (fstatvfs(fd, &info) != 0) {
     return Status::io("the free space is unknown; check the file system", errno);
   }
   const uint64_t free_bytes = static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
-  if (free_bytes >= options.create_bytes &&
-      free_bytes - options.create_bytes >= options.free_floor_bytes) {
-    return Status();
-  }
-  return Status::no_space(
-      "creating it would go below the free-space floor; free space, make the target smaller or "
-      "lower the floor");
+  if (free_bytes >= wanted_bytes && free_bytes - wanted_bytes >= floor_bytes) return Status();
+  return Status::no_space(refusal);
 }
 
 // A new file is ours: zeros are written to its first page and read back.
@@ -185,7 +180,10 @@ Status fill_new(int fd, const FileDeviceOptions& options) {
   if (ftruncate(fd, 0) != 0) {
     return Status::io("truncation failed; check the file system", errno);
   }
-  VARVE_RETURN_IF_ERROR(check_free_space(fd, options));
+  VARVE_RETURN_IF_ERROR(
+      check_free_space(fd, options.create_bytes, options.free_floor_bytes,
+                       "creating it would go below the free-space floor; free space, make the "
+                       "target smaller or lower the floor"));
   VARVE_RETURN_IF_ERROR(make_full(fd, options.create_bytes));
   VARVE_RETURN_IF_ERROR(probe_new(fd));
   if (fsync(fd) != 0) {
@@ -305,6 +303,32 @@ Result<OpenedFile> open_target_file(const FileDeviceOptions& options) {
                 named ? "is a link that leads nowhere; check the drive and the link"
                       : "does not exist; check the drive and the path",
                 ENOENT);
+}
+
+Status fill_holes(int fd, uint64_t free_floor_bytes) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return Status::io("its size is unknown; check the drive", errno);
+  const auto bytes = static_cast<uint64_t>(info.st_size);
+  const uint64_t there_bytes = static_cast<uint64_t>(info.st_blocks) * 512;
+  if (!S_ISREG(info.st_mode) || there_bytes >= bytes) return Status();
+  VARVE_RETURN_IF_ERROR(
+      check_free_space(fd, bytes - there_bytes, free_floor_bytes,
+                       "the file has holes, and filling them would go below the free-space floor; "
+                       "free space on its file system, give a smaller file or lower the floor"));
+  if (fallocate(fd, 0, 0, info.st_size) == 0) return Status();
+  const int32_t error = errno;
+  if (error == ENOSPC || error == EDQUOT) {
+    return Status(Code::kNoSpace,
+                  "the file has holes and there is no room to fill them; free space on its file "
+                  "system or give a smaller file",
+                  error);
+  }
+  if (error == EOPNOTSUPP || error == ENOSYS) {
+    return Status(Code::kUnsupported,
+                  "the file has holes, or is stored packed, and its file system cannot allocate it",
+                  error);
+  }
+  return Status::io("filling the holes of the file failed; check the file system", error);
 }
 
 Status read_pages(int fd, uint64_t offset_bytes, ByteSpan pages) {

@@ -22,4 +22,9 @@ Result<OpenedFile> open_target_file(const FileDeviceOptions& options);
 Status read_pages(int fd, uint64_t offset_bytes, ByteSpan pages);
 Status write_pages(int fd, uint64_t offset_bytes, ConstByteSpan pages);
 
+// Allocates what of a file is a hole, so that no write finds the file system full; of a block
+// device nothing. Bytes stay as they are. kNoSpace: not within the floor; kUnsupported: this file
+// system cannot.
+Status fill_holes(int fd, uint64_t free_floor_bytes);
+
 }  // namespace varve

@@ -225,7 +225,8 @@ void TcpLink::check_stall() {
   if (sending) since_ns = send_progress_.since_ns;
   if (reader_.in_message()) since_ns = std::min(since_ns, receive_progress_.since_ns);
   if (since_ns == kNever) return;  // idle; armed again when something is owed
-  const Nanos waited_ns = reactor_.now_ns() - since_ns;
+  // The peer may have moved while this core stood still (R4).
+  const Nanos waited_ns = reactor_.now_ns() - std::max(since_ns, reactor_.awake_ns());
   if (waited_ns < stall_ns_max_) return reactor_.arm(stall_, stall_ns_max_ - waited_ns);
   if (state_ == State::kConnecting) return close(Status::timed_out("no answer to connect"));
   close(sending && since_ns == send_progress_.since_ns

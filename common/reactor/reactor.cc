@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cinttypes>
 
 namespace varve {
 
@@ -49,10 +50,31 @@ void Reactor::post(Message& message) {
   if (asleep && io_ != nullptr) io_->wake();
 }
 
+// R4. Before anything is judged in this turn. Work that is ready is meant to run at once, a timer
+// when it is due.
+void Reactor::look_back(Nanos before_ns) {
+  Nanos meant_ns = std::min(meant_ns_, timers_.next_due_ns());
+  if (!ready_.empty()) meant_ns = 0;
+  meant_ns = std::max(meant_ns, before_ns);
+  if (meant_ns == kNever || now_ns_ < meant_ns + kStandstill) return;
+  awake_ns_ = now_ns_;
+  ++counters_.standstills;
+  uint64_t swallowed = 0;
+  if (!standstill_log_.admit(now_ns_, &swallowed)) return;
+  const Nanos late_ms = (now_ns_ - meant_ns) / kMillisecond;
+  logf(LogLevel::kWarn, "reactor",
+       "core %u stood still for %" PRIu64 ".%03" PRIu64
+       " s (stopped, paused, or without CPU): drives and peers get their time anew (%" PRIu64
+       " more not logged)",
+       options_.shard, late_ms / 1000, late_ms % 1000, swallowed);
+}
+
 bool Reactor::turn() {
   if (owner_thread_ == 0) owner_thread_ = this_thread();
   VARVE_ASSERT(on_owner_core(), options_.shard);
+  const Nanos before_ns = now_ns_;
   now_ns_ = clock_.now_ns();  // R2
+  look_back(before_ns);
   AssertContext& context = assert_context();
   context.shard = options_.shard;
 
@@ -88,9 +110,12 @@ bool Reactor::turn() {
 void Reactor::run() {
   VARVE_ASSERT(io_ != nullptr);  // without a backend nothing could wake a sleeping core
   owner_thread_ = this_thread();
+  now_ns_ = clock_.now_ns();  // what came before run() was no standstill
   uint32_t turns_empty = 0;
   while (!stopping()) {
-    if (turn()) {
+    const bool did = turn();
+    meant_ns_ = now_ns_;
+    if (did) {
       turns_empty = 0;
       continue;
     }
@@ -100,7 +125,8 @@ void Reactor::run() {
       VARVE_ASSERT(ready_.empty());
       const Nanos due_ns = timers_.next_due_ns();
       const Nanos now_ns = clock_.now_ns();
-      const Nanos timeout_ns = due_ns == kNever ? kNever : due_ns - std::min(due_ns, now_ns);
+      const Nanos timeout_ns = std::min(due_ns - std::min(due_ns, now_ns), kStandstill);
+      meant_ns_ = now_ns + timeout_ns;
       counters_.sleeps += 1;
       io_->sleep(timeout_ns);
     }

@@ -13,6 +13,8 @@
 //   R1 nothing completes inside the call that started it.
 //   R2 now_ns() is read once per turn.
 //   R3 a task is in the ready queue at most once.
+//   R4 a turn that comes kStandstill late is noticed: whoever judges a device or a peer by how long
+//      it has been silent counts from awake_ns() at the earliest.
 #pragma once
 
 #include <atomic>
@@ -37,6 +39,11 @@ class Task {
   ~Task() = default;
 };
 
+// A core that should have turned this much sooner stood still: a process that was stopped, a
+// machine that was paused, no CPU for it. Whoever answered meanwhile could not be heard. Also the
+// longest sleep, so that it is noticed whatever timers there are.
+inline constexpr Nanos kStandstill = 1 * kSecond;
+
 struct ReactorOptions {
   uint32_t shard = 0;
   uint32_t messages_per_turn = 256;
@@ -54,7 +61,14 @@ class Reactor {
 
   uint32_t shard() const { return options_.shard; }
   Nanos now_ns() const { return now_ns_; }  // R2
-  IoBackend& io();                          // asserts that there is one
+  // The turn after the last standstill; 0: there was none. R4.
+  Nanos awake_ns() const { return awake_ns_; }
+  // What a limit that began before the last standstill still owes whom it judges; 0: nothing.
+  Nanos owed_ns(Nanos limit_ns) const {
+    const Nanos awake_for_ns = now_ns_ - awake_ns_;
+    return awake_ns_ == 0 || awake_for_ns >= limit_ns ? 0 : limit_ns - awake_for_ns;
+  }
+  IoBackend& io();  // asserts that there is one
   bool has_io() const { return io_ != nullptr; }
   TimerQueue& timers() { return timers_; }
   bool on_owner_core() const;
@@ -78,14 +92,20 @@ class Reactor {
 
   struct Counters {
     uint64_t turns = 0, messages = 0, completions = 0, timers = 0, tasks = 0, sleeps = 0;
+    uint64_t standstills = 0;
   };
   const Counters& counters() const { return counters_; }
 
  private:
+  void look_back(Nanos before_ns);
+
   const Clock& clock_;
   IoBackend* io_;
   ReactorOptions options_;
   Nanos now_ns_ = 0;
+  Nanos meant_ns_ = kNever;  // when run() means the next turn to come at the latest
+  Nanos awake_ns_ = 0;
+  LogLimit standstill_log_{60 * kSecond};
   TimerQueue timers_;
   Queue<Task, &Task::next_ready> ready_;
   Mailbox mailbox_;

@@ -60,6 +60,7 @@ class FlashImpl final : public Flash {
   ~FlashImpl() override;
   void add_target(Entropy& entropy, TargetInfo info, const TargetGeometry& geometry,
                   std::unique_ptr<BlockDevice> device);
+  void opened();  // all targets were added
 
   void recover() override;
   bool recovering() const override { return recover_left_ > 0; }
@@ -75,8 +76,9 @@ class FlashImpl final : public Flash {
   uint32_t boot_generation(uint32_t target) const override {
     return engine(target).target.info.super.boot_generation;
   }
-  uint32_t fragment_pages_max() const override;
+  uint32_t fragment_pages_max() const override { return fragment_pages_max_; }
   bool reserve(uint32_t target, uint32_t slice, uint32_t pages) override;
+  bool making_room(uint32_t target, uint32_t slice) const override;
   void unreserve(uint32_t target, uint32_t slice, uint32_t pages) override;
   void append(Append& append) override;
   void read(Read& read) override;
@@ -122,6 +124,7 @@ class FlashImpl final : public Flash {
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<uint32_t> slice_left_;  // targets that have not recovered this slice
   uint32_t recover_left_ = 0;         // logs
+  uint32_t fragment_pages_max_ = 0;
   bool draining_ = false;
   Nanos recover_started_ns_ = 0;
   Gauge recover_ns_;
@@ -272,12 +275,15 @@ uint64_t FlashImpl::target_key(uint32_t target) const {
   return key;
 }
 
-uint32_t FlashImpl::fragment_pages_max() const {
-  uint32_t least = ~0u;
+void FlashImpl::opened() {
+  uint32_t least = ~0u, least_of_all = ~0u;
   for (const auto& engine : engines_) {
-    least = std::min(least, engine->target.geometry.fragment_pages_max());
+    const uint32_t pages = engine->target.geometry.fragment_pages_max();
+    const bool drains = (options_.draining_targets >> engine->target.index() & 1) != 0;
+    least_of_all = std::min(least_of_all, pages);
+    if (engine->target.ok() && !drains) least = std::min(least, pages);
   }
-  return least;
+  fragment_pages_max_ = least != ~0u ? least : least_of_all;
 }
 
 bool FlashImpl::reserve(uint32_t target, uint32_t slice, uint32_t pages) {
@@ -293,6 +299,11 @@ bool FlashImpl::reserve(uint32_t target, uint32_t slice, uint32_t pages) {
   }
   changed(this, log);
   return granted;
+}
+
+bool FlashImpl::making_room(uint32_t target, uint32_t slice) const {
+  const SliceLog& log = this->log(target, slice);
+  return !log.stalled() || log.reserved_pages() > 0;
 }
 
 void FlashImpl::unreserve(uint32_t target, uint32_t slice, uint32_t pages) {
@@ -558,6 +569,7 @@ Result<std::unique_ptr<Flash>> Flash::open(Reactor& reactor, const Clock&, Entro
     slices = geometry.slices;
     flash->add_target(entropy, std::move(targets[i]), geometry, std::move(devices[i]));
   }
+  flash->opened();
   return std::unique_ptr<Flash>(std::move(flash));
 }
 

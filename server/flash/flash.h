@@ -357,6 +357,8 @@ struct FlashOptions {
   // A pass over all live fragments begins every so often and takes about half of that, at most
   // kScrubPauseMax between two windows; 0 = only on demand.
   Nanos scrub_interval_ns = 0;
+  // Bit t: target t gets no new fragment in this life (server/op), so its segments limit nothing.
+  uint32_t draining_targets = 0;
   // Also of files, where a hole would give the preallocation back; drives are discarded always.
   bool discard_erased = false;
   // For the crash ledger's self-tests only; loud at start.
@@ -401,11 +403,15 @@ class Flash {
   virtual uint32_t target_count() const = 0;
   virtual uint64_t target_key(uint32_t target) const = 0;  // uuid prefix for placement
   virtual uint32_t boot_generation(uint32_t target) const = 0;
-  virtual uint32_t fragment_pages_max() const = 0;  // larger fragments are refused at grant
+  // Larger fragments are refused at grant. Of the targets that took any when this was opened.
+  virtual uint32_t fragment_pages_max() const = 0;
 
-  // L2. False: no room now (room is being made; the caller refuses with kNoSpace or kOverloaded).
-  // Exact: a reservation is a place in one open segment, footer included (docs/adr/ADR-0002).
+  // L2. False: no room now, and reclaim knows of it from now on. Exact: a reservation is a place in
+  // one open segment, footer included (docs/adr/ADR-0002).
   [[nodiscard]] virtual bool reserve(uint32_t target, uint32_t slice, uint32_t pages) = 0;
+  // After a refusal: more room may come of what is here, because reclaim has something to gain, or
+  // what is on its way to this slice may be evicted once it is there. False: only evictions help.
+  virtual bool making_room(uint32_t target, uint32_t slice) const = 0;
   virtual void unreserve(uint32_t target, uint32_t slice, uint32_t pages) = 0;
   virtual void append(Append& append) = 0;  // consumes the reservation
   virtual void read(Read& read) = 0;

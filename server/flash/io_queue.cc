@@ -96,7 +96,7 @@ bool IoQueue::idle() const {
 bool IoQueue::keeps_longer(Nanos read_ns, Nanos write_ns) const {
   const Nanos now_ns = reactor_.now_ns();
   for (Slot* slot = started_.front(); slot != nullptr; slot = started_.next(slot)) {
-    const Nanos kept_ns = now_ns - slot->started_ns;
+    const Nanos kept_ns = now_ns - since_ns(*slot);
     if (kept_ns <= std::min(read_ns, write_ns)) return false;  // and so are all behind it
     switch (slot->io.kind) {
       case DeviceKind::kRead:  // for background reads nobody waits
@@ -115,9 +115,9 @@ bool IoQueue::keeps_longer(Nanos read_ns, Nanos write_ns) const {
 
 bool IoQueue::silent(Nanos ns) const {
   const Nanos now_ns = reactor_.now_ns();
-  if (now_ns - answered_ns_ <= ns) return false;
+  if (now_ns - std::max(answered_ns_, reactor_.awake_ns()) <= ns) return false;
   for (Slot* slot = started_.front(); slot != nullptr; slot = started_.next(slot)) {
-    if (now_ns - slot->started_ns <= ns) return false;
+    if (now_ns - since_ns(*slot) <= ns) return false;
     if (slot->io_class == IoClass::kDemand) return true;
   }
   return false;
@@ -295,10 +295,12 @@ void IoQueue::fail(Status cause) {
   if (!ok()) return;
   failure_ = cause.ok() ? Status::unavailable("target failed") : cause;
   if (!device_.failed()) device_.fail(failure_);
+  const bool full = failure_.code() == Code::kNoSpace;
   logf(LogLevel::kError, "flash",
-       "target %s failed: %s (%s, errno %d); what lies on it cannot be read; replace or check the "
-       "drive and restart",
-       device_.name().c_str(), failure_.what(), code_name(failure_.code()), failure_.errno_value());
+       "target %s failed: %s (%s, errno %d); what lies on it cannot be read; %s and restart",
+       device_.name().c_str(), failure_.what(), code_name(failure_.code()), failure_.errno_value(),
+       full ? "its file had holes and its file system is full: free space there"
+            : "replace or check the drive");
   if (on_failed_ != nullptr) on_failed_(on_failed_owner_, failure_);
   reactor_.make_ready(*this);
 }
@@ -364,6 +366,11 @@ void IoQueue::orphan(Transfer& transfer) {
   }
 }
 
+// While this core stood still the device may have answered long ago: it is asked anew (R4).
+Nanos IoQueue::since_ns(const Slot& slot) const {
+  return std::max(slot.started_ns, reactor_.awake_ns());
+}
+
 void IoQueue::watch() {
   if (watchdog_.armed() || stuck_) return;
   reactor_.arm(watchdog_, options_.io_ns_max);
@@ -372,7 +379,7 @@ void IoQueue::watch() {
 void IoQueue::on_watchdog() {
   Slot* oldest = started_.front();
   if (oldest == nullptr) return;  // armed again with the next request
-  const Nanos due_ns = oldest->started_ns + options_.io_ns_max;
+  const Nanos due_ns = since_ns(*oldest) + options_.io_ns_max;
   if (reactor_.now_ns() < due_ns) return reactor_.arm(watchdog_, due_ns - reactor_.now_ns());
   stuck_ = true;
   fail(Status(Code::kTimedOut, "a request made no progress within io_ns_max"));

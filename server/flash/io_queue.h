@@ -6,7 +6,8 @@
 // recovery, footers, checkpoints), which hold a bounded share and always progress. Reads and writes
 // have slots of their own; while demand reads wait or run, writes get a quarter of theirs. A
 // request that the device keeps longer than io_ns_max fails the target (L6): what waits ends with
-// kUnavailable at once, what the device holds goes to limbo.
+// kUnavailable at once, what the device holds goes to limbo. Time in which this core itself stood
+// still (reactor R4) is not the device's.
 #pragma once
 
 #include <memory>
@@ -113,6 +114,7 @@ class IoQueue final : public Task {
   void fail_waiting();
   void orphan_started();
   void orphan(Transfer& transfer);
+  Nanos since_ns(const Slot& slot) const;  // the device has had it, and this core heard of it
   void watch();
   void on_watchdog();
   static bool wanted_after(const Transfer* a, const Transfer* b);

@@ -17,6 +17,7 @@ class PageStore {
   virtual Status read(uint64_t offset_bytes, ByteSpan pages) = 0;
   virtual Status write(uint64_t offset_bytes, ConstByteSpan pages) = 0;
   virtual Status flush() = 0;
+  virtual Status fill_holes(uint64_t free_floor_bytes) = 0;  // as of a FileHandle
 };
 
 class FileStore final : public PageStore {
@@ -30,6 +31,9 @@ class FileStore final : public PageStore {
     return file_.write(offset_bytes, pages);
   }
   Status flush() override { return file_.flush(); }
+  Status fill_holes(uint64_t free_floor_bytes) override {
+    return file_.fill_holes(free_floor_bytes);
+  }
 
  private:
   FileHandle& file_;
@@ -50,6 +54,7 @@ class PlatterStore final : public PageStore {
     return Status::ok_status();
   }
   Status flush() override { return Status::ok_status(); }
+  Status fill_holes(uint64_t) override { return Status::ok_status(); }
 
  private:
   MemoryPlatter& platter_;

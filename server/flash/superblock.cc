@@ -87,7 +87,9 @@ Status check_ours(const PageStore& head, const Superblock& super, const TargetOp
     return Status::invalid("target belongs to another node: use the data folder it came from");
   }
   if (super.target_index != options.index) {
-    return Status::invalid("target has another index in this node: restore the order of targets");
+    return Status::invalid(
+        "target has another index in this node: restore the order of targets, and name none twice, "
+        "by a link or otherwise");
   }
   VARVE_TRY(const TargetGeometry g, geometry_of(super));
   if (Scheme{super.k, super.m} != options.geometry.scheme) {
@@ -161,11 +163,26 @@ Result<Opened> open_head(PageStore& head, PageMemory& memory, const TargetOption
   return opened;
 }
 
+// A write that finds the file system full costs the whole target. One with holes and no room for
+// them is not formatted; one that holds blocks already is read, and goes on as long as it can.
+Status fill_holes(PageStore& head, const TargetOptions& options, bool anew) {
+  const Status filled = head.fill_holes(options.file.free_floor_bytes);
+  if (filled.ok()) return filled;
+  if (anew && filled.code() != Code::kUnsupported) return filled;
+  logf(LogLevel::kWarn, "flash",
+       "target %s: %s (errno %d): WHEN ITS FILE SYSTEM IS FULL THE WHOLE TARGET FAILS until space "
+       "is freed and the node restarted",
+       options.file.path.c_str(), filled.what(), filled.errno_value());
+  return Status();
+}
+
 Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
                            const std::byte (&node_uuid)[16], Entropy& entropy) {
   PageMemory memory(kHeadPages);
   VARVE_TRY(const Opened opened, open_head(head, memory, options, node_uuid));
-  if (opened.blank || options.anew) return format(head, memory, options, node_uuid, entropy);
+  const bool anew = opened.blank || options.anew;
+  VARVE_RETURN_IF_ERROR(fill_holes(head, options, anew));
+  if (anew) return format(head, memory, options, node_uuid, entropy);
   TargetInfo info;
   info.path = options.file.path;
   info.super = opened.super;

@@ -13,8 +13,9 @@ const char* degraded_remedy(DegradedReason reason) {
     case DegradedReason::kIoFallback:
       return "shards run without io_uring: slower; allow it and restart";
     case DegradedReason::kNoSpace:
-      return "pushes are refused for want of space since the start; evict less, add targets or "
-             "DRAM";
+      return "pushes are refused for want of space since the start, and nothing may be evicted: it "
+             "is leased, or was there before the start, less than a minute ago (then wait); add "
+             "targets or DRAM";
     case DegradedReason::kRecovering:
       return "shards still rebuild their index: what is not found yet is a miss; it ends by itself";
     case DegradedReason::kNoHits:

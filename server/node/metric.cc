@@ -38,6 +38,10 @@ void collect(void* context) {
       counters.turns);
   add(snapshot, {"varve_reactor_sleeps_total", label, "Turns that ended in a sleep."},
       Kind::kCounter, counters.sleeps);
+  add(snapshot,
+      {"varve_reactor_standstills_total", label,
+       "Times the core came to its next turn a second late or more."},
+      Kind::kCounter, counters.standstills);
   add(snapshot, {"varve_reactor_messages_total", label, "Mailbox messages."}, Kind::kCounter,
       counters.messages);
   add(snapshot,

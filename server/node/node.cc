@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "server/node/largest.h"
+
 namespace varve {
 
 namespace {
@@ -331,6 +333,9 @@ void say_start(const Node& node) {
        c.scheme.text().c_str(), c.scheme.k == 1 ? "block" : "fragment",
        bytes_of(flash.fragment_pages_max()) / kMiB, node.targets.front().info.super.slices,
        flash.target_count());
+  if (const std::string limiting = limiting_targets(node.targets); !limiting.empty()) {
+    logf(LogLevel::kWarn, "main", "%s", limiting.c_str());
+  }
   logf(LogLevel::kInfo, "main", "token %s, metrics %s, drain %u ms, log %s",
        c.token_file.empty() ? "none (loopback only)" : c.token_file.c_str(),
        c.metrics_path().c_str(), c.drain_ms, c.log_level.c_str());

@@ -30,8 +30,13 @@ void EvictOp::room_wanted(uint32_t target, uint32_t slice, uint32_t pages) {
   if (wanting_ > 0) context_.reactor.make_ready(*this);
 }
 
+bool EvictOp::gave_up(uint32_t target, uint32_t slice) const {
+  const Nanos vain_ns = rooms_[target * context_.options.slices + slice].vain_ns;
+  return vain_ns != 0 && context_.reactor.now_ns() - vain_ns < kVainNs;
+}
+
 // Evicts one block: of this slice if possible, so that nothing but its own room is disturbed.
-void EvictOp::index_wanted(uint32_t slice) {
+EvictOp::Place EvictOp::index_wanted(uint32_t slice) {
   VARVE_ASSERT(slice < context_.options.slices, slice);
   const uint32_t targets = context_.flash.target_count();
   const uint32_t own = std::max(1u, kCandidatesPerTurn / 2 / targets);
@@ -40,21 +45,29 @@ void EvictOp::index_wanted(uint32_t slice) {
   for (uint32_t t = 0; t < targets && context_.index.away_count() > 0; ++t) {
     const uint32_t victim = context_.eviction.victim(t * context_.options.slices + slice, kNoSlot);
     const bool away = victim != kNoSlot && context_.catalog->is_away(victim);
-    if (away && context_.catalog->evict(victim) > 0) return;
+    if (away && context_.catalog->evict(victim) > 0) return index_made();
   }
   for (uint32_t t = 0; t < targets && left > 0; ++t) {
     const uint32_t room = t * context_.options.slices + slice;
     const Sweep done = sweep(room, kAnyTarget, 1, std::min(own, left));
-    if (done.freed > 0) return;
+    if (done.freed > 0) return index_made();
     left -= done.looked;
   }
   for (size_t i = 0; i < rooms_.size() && left > 0; ++i) {
     index_next_ = (index_next_ + 1) % static_cast<uint32_t>(rooms_.size());
     const Sweep done = sweep(index_next_, kAnyTarget, 1, left);
-    if (done.freed > 0) return;
+    if (done.freed > 0) return index_made();
     left -= std::min(left, done.looked + 1);  // an empty room is looked at too
+    ++index_vain_;
   }
   context_.metrics.evict_unsatisfied.add();
+  index_vain_ = std::min(index_vain_, static_cast<uint32_t>(rooms_.size()));
+  return index_vain_ == rooms_.size() ? Place::kNone : Place::kNotYet;
+}
+
+EvictOp::Place EvictOp::index_made() {
+  index_vain_ = 0;
+  return Place::kMade;
 }
 
 void EvictOp::run() {
@@ -86,10 +99,12 @@ void EvictOp::sweep_wish(uint32_t number) {
   room.pages -= std::min(room.pages, freed);
   if (freed > 0) {
     room.limit = kCandidatesPerTurn;
+    room.vain_ns = 0;
   } else if (++room.away == targets) {  // none of the rooms gave any
     if (room.limit >= kCandidatesMax || !room.any) {
       context_.metrics.evict_unsatisfied.add();
       room.pages = 0;
+      room.vain_ns = context_.reactor.now_ns();
     }
     room.limit *= 2;
     room.away = 0;

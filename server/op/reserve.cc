@@ -3,7 +3,9 @@
 //
 // A grant holds everything the block will need until it is on flash (O2, I7): space in one slice of
 // the target of each fragment, DRAM pages, a place in the index, an op. What cannot be had is
-// refused with its reason and counted: this is where an overload is shed (I11).
+// refused with its reason and counted: this is where an overload is shed (I11). A full drive is an
+// overload as long as room can be made of what is there; only then does kNoSpace, which is final
+// for the client, say that nothing may go.
 #include <algorithm>
 #include <bit>
 
@@ -38,26 +40,31 @@ void give_space(OpContext& context, const PushOp::Grant& grant) {
 struct Taking {
   const Reserve& reserve;
   const PushOp::Grant& grant;
-  bool spare;                  // there are more targets than fragments
-  Code code = Code::kNoSpace;  // why not
+  bool spare;            // there are more targets than fragments
+  uint32_t for_now = 0;  // targets that refused and may take one later
 
   static bool take(void* context, uint32_t position, uint32_t target) {
     auto& self = *static_cast<Taking*>(context);
     OpContext& shard = self.reserve.context;
     if (self.spare && shard.flash.target_suspect(target)) {  // others can take it
-      self.code = Code::kOverloaded;
+      ++self.for_now;
       return false;
     }
     if (!shard.pushes->has_share(target, self.reserve.dram_pages)) {
       shard.metrics.push_share_full.add();
-      self.code = Code::kOverloaded;
+      ++self.for_now;
       return false;
     }
-    return shard.flash.reserve(target, self.grant.slice, self.grant.pages[position]);
+    const uint32_t slice = self.grant.slice;
+    if (shard.flash.reserve(target, slice, self.grant.pages[position])) return true;
+    const bool ahead =
+        shard.flash.making_room(target, slice) || !shard.evict->gave_up(target, slice);
+    if (ahead) ++self.for_now;
+    return false;
   }
 };
 
-// Space for each fragment. kNoSpace: too few targets have some; flash is making room already.
+// Space for each fragment. kOverloaded: too few targets have some now; kNoSpace: or soon.
 Code reserve_space(const Reserve& reserve, const BlockId& block, PushOp::Grant* grant) {
   OpContext& context = reserve.context;
   const Scheme scheme = context.options.scheme;
@@ -78,17 +85,22 @@ Code reserve_space(const Reserve& reserve, const BlockId& block, PushOp::Grant* 
     if (p >= scheme.width() || grant->spots.target[p] == Placer::kNone) grant->pages[p] = 0;
   }
   // Thin is for targets that are not there, not for those that are full or busy.
-  if (grant->spots.count >= std::min(usable, scheme.width())) return Code::kOk;
+  const uint32_t wanted = std::min(usable, scheme.width());
+  if (grant->spots.count >= wanted) return Code::kOk;
   give_space(context, *grant);
-  return taking.code;
+  return grant->spots.count + taking.for_now >= wanted ? Code::kOverloaded : Code::kNoSpace;
 }
 
 // A place in the index for this attempt besides all that were granted before it.
-bool index_has_room(const OpContext& context, uint32_t slice) {
-  const uint32_t used = context.index.block_count() + context.pushes->live();
-  if (used < context.index.blocks_max()) return true;
-  context.evict->index_wanted(slice);
-  return false;
+Code index_place(const OpContext& context, uint32_t slice) {
+  const auto has_place = [&context] {
+    const uint32_t used = context.index.block_count() + context.pushes->live();
+    return used < context.index.blocks_max();
+  };
+  if (has_place()) return Code::kOk;
+  const EvictOp::Place place = context.evict->index_wanted(slice);
+  if (place == EvictOp::Place::kNone) return Code::kNoSpace;
+  return has_place() ? Code::kOk : Code::kOverloaded;
 }
 
 Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLoan* loan) {
@@ -101,7 +113,7 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
     return Code::kOverloaded;
   }
   const uint32_t slice = slice_of(block.base, context.options.slices);
-  if (!index_has_room(context, slice)) return Code::kNoSpace;
+  if (Code code = index_place(context, slice); code != Code::kOk) return code;
   PushOp::Grant order;
   order.slice = slice;
   if (Code code = reserve_space(reserve, block, &order); code != Code::kOk) return code;

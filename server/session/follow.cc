@@ -313,7 +313,9 @@ void Requests::on_follow_stalled(Timer& timer) {
         return send.grant != nullptr &&
                (send.grant->leaving || send.grant->state == Grant::State::kDraining);
       });
-  if (!waited_for) return self.watch_sends(follow);
+  const Nanos stall_ns = self.scope_.context.options.drain_stall_ms_max * kMillisecond;
+  const bool owed = self.scope_.context.reactor.owed_ns(stall_ns) > 0;
+  if (!waited_for || owed) return self.watch_sends(follow);
   self.scope_.fail_slow(Slow::kData, Status::timed_out("a push waits for DATA of its follower"));
 }
 

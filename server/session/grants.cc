@@ -135,6 +135,11 @@ void Grants::on_drain_over(Timer& timer) {
   VARVE_ASSERT(grant.state == Grant::State::kDraining);
   VARVE_ASSERT(grant.receives > 0);
   SessionScope& scope = grant.grants->scope_;
+  Reactor& reactor = scope.context.reactor;
+  const Nanos stall_ns = scope.context.options.drain_stall_ms_max * kMillisecond;
+  if (const Nanos owed_ns = reactor.owed_ns(stall_ns); owed_ns > 0) {
+    return reactor.arm(timer, owed_ns);
+  }
   scope.fail_slow(Slow::kExtent,
                   Status::timed_out("an EXTENT of an attempt that ended is still under way"));
 }

@@ -10,6 +10,10 @@ Lane::Lane(SessionContext& context) : context_(context) {
   timer_.owner = this;
   timer_.on_fire = [](Timer& timer) {
     auto& lane = *static_cast<Lane*>(timer.owner);
+    const Nanos owed_ns = lane.context_.reactor.owed_ns(lane.handshake_ns_);
+    if (lane.state_ == State::kUnnamed && owed_ns > 0) {  // its HELLO may wait to be read
+      return lane.context_.reactor.arm(timer, owed_ns);
+    }
     lane.close(lane.state_ == State::kRefused ? lane.close_cause_
                                               : Status::timed_out("no HELLO in time"));
   };
@@ -31,6 +35,7 @@ void Lane::open(std::unique_ptr<Link> link, LaneUser& user, LanePool& pool, Nano
   was_named_ = false;
   ++pool.unnamed_;
   context_.metrics.lanes.add(1);
+  handshake_ns_ = handshake_ns;
   context_.reactor.arm(timer_, handshake_ns);
   link_->set_head_bytes_max(std::min(kHelloHeadBytesMax, context_.link_head_bytes_max));
   link_->start(*this);

@@ -84,6 +84,7 @@ class Lane final : public LinkUser {
   std::unique_ptr<Link> link_;
   LaneUser* user_ = nullptr;
   LanePool* pool_ = nullptr;
+  Nanos handshake_ns_ = 0;
   Timer timer_;  // handshake, then refusal
   bool was_named_ = false;
   Status close_cause_;

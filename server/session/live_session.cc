@@ -1,6 +1,7 @@
 // Dispatch of one session's frames (one switch), and its end in the order of the fences.
 #include "server/session/live_session.h"
 
+#include <algorithm>
 #include <cinttypes>
 
 #include "server/session/holds.h"
@@ -263,7 +264,9 @@ SessionRow LiveSession::row() const {
 void LiveSession::look_idle() {
   SessionContext& context = scope_.context;
   const Nanos idle_ns = context.options.idle_ms_max * kMillisecond;
-  const Nanos silent_ns = context.reactor.now_ns() - heard_ns_;
+  // What the client sent while this core stood still is heard in the turns to come (R4).
+  const Nanos heard_ns = std::max(heard_ns_, context.reactor.awake_ns());
+  const Nanos silent_ns = context.reactor.now_ns() - heard_ns;
   if (silent_ns >= idle_ns)
     return scope_.fail(Status::timed_out("nothing was heard for idle_ms_max"));
   if (silent_ns >= idle_ns / 2) {

@@ -214,11 +214,13 @@ void Requests::on_drain_over(Timer& timer) {
   VARVE_ASSERT(pull.stopped());
   SessionScope& scope = pull.requests->scope_;
   if (scope.over()) return;
-  if (pull.lane_bytes > 0) {
+  const Nanos stall_ns = scope.context.options.drain_stall_ms_max * kMillisecond;
+  const Nanos owed_ns = scope.context.reactor.owed_ns(stall_ns);
+  if (pull.lane_bytes > 0 && owed_ns == 0) {
     return scope.fail_slow(Slow::kData,
                            Status::timed_out("DATA of a stopped pull is still under way"));
   }
-  scope.context.reactor.arm(timer, scope.context.options.drain_stall_ms_max * kMillisecond);
+  scope.context.reactor.arm(timer, owed_ns > 0 ? owed_ns : stall_ns);
 }
 
 void Requests::on_pull_part(Part& part) {

@@ -399,6 +399,7 @@ Result<std::unique_ptr<Shard>> Shard::open(Env& env, Reactor& reactor, ByteSpan 
   flash::FlashOptions flash_options = options.flash;
   flash_options.shard = options.shard;
   flash_options.shards = options.shards;
+  flash_options.draining_targets = options.draining_targets;
   VARVE_TRY(auto flash, flash::Flash::open(reactor, env.clock, env.entropy, std::move(targets),
                                            std::move(devices), *shard, flash_options));
   shard->adopt(std::move(flash));

@@ -375,16 +375,39 @@ TEST_F(PaceTest, RefusedUntilTheDeadlineEndsWithTheReason) {
             (std::vector<Code>{Code::kCancelled, Code::kOverloaded}));
 }
 
-TEST_F(PaceTest, NoSpaceIsFinalAndTheOthersGoOn) {
+// What lies behind a block that is not there is found by nobody: it is not stored, and what is
+// there already stays so.
+TEST_F(PaceTest, NoSpaceIsFinalAndEndsWhatIsBehind) {
+  RigOptions options;
+  options.daemon.grants_max = 4;  // the last two are not even asked for
+  KvRig rig(kLayers, 6, options);
+  fill(rig, 0, 6);
+  rig.put(2, 1);
+  rig.daemon->options().refuse_block = id_of(1);
+  rig.daemon->options().refuse_block_code = Code::kNoSpace;
+  const OpId op = push_all(rig, rig.push_of(ids_of(0, 6)));
+  const Event event = rig.finish(op, kSecond);
+  EXPECT_TRUE(event.status.ok());
+  constexpr Code kNo = Code::kNoSpace;
+  EXPECT_EQ(event.codes, (std::vector<Code>{Code::kOk, kNo, Code::kOk, kNo, kNo, kNo}));
+  expect_stored(rig, 0);
+  for (const uint32_t n : {1, 3, 4, 5})
+    EXPECT_EQ(rig.daemon->store().count(BlockId{id_of(n), 0}), 0u) << n;
+  EXPECT_EQ(rig.core->counters().refused_blocks, 4u);
+  EXPECT_EQ(rig.core->counters().retries, 0u);
+  rig.run_for(kSecond);
+  EXPECT_EQ(rig.daemon->reservations(), 0u) << "what was granted behind it was given back";
+}
+
+TEST_F(PaceTest, AnotherRefusalIsOfItsBlockAlone) {
   KvRig rig(kLayers, 2);
   fill(rig, 0, 2);
   rig.daemon->options().refuse_block = id_of(0);
-  rig.daemon->options().refuse_block_code = Code::kNoSpace;
+  rig.daemon->options().refuse_block_code = Code::kUnsupported;
   const Event event = rig.finish(push_all(rig, rig.push_of(ids_of(0, 2))), kSecond);
   EXPECT_TRUE(event.status.ok());
-  EXPECT_EQ(event.codes, (std::vector<Code>{Code::kNoSpace, Code::kOk}));
+  EXPECT_EQ(event.codes, (std::vector<Code>{Code::kUnsupported, Code::kOk}));
   EXPECT_EQ(rig.core->counters().refused_blocks, 1u);
-  EXPECT_EQ(rig.core->counters().retries, 0u);
 }
 
 TEST_F(PaceTest, AWholeRefusalForNowIsAskedAgain) {

@@ -240,5 +240,30 @@ TEST(FileOpen, PagesAreReadAndWrittenWholeAndTheEndIsALostDrive) {
   close(opened->fd);
 }
 
+// A file that was made by truncate(), or copied with its holes: writes into it need room that may
+// be gone.
+TEST(FileOpen, HolesAreFilledWithinTheFloorAndWhatIsThereStays) {
+  TemporaryPath path("holes");
+  { std::ofstream(path.path()) << std::string(kPageBytes, 'x'); }
+  std::filesystem::resize_file(path.path(), 8 * kMiB);
+  OPEN_OR_SKIP(opened, options_for(path, 0));
+  struct stat info {};
+  ASSERT_EQ(fstat(opened->fd, &info), 0);
+  if (static_cast<uint64_t>(info.st_blocks) * 512 >= 8 * kMiB) GTEST_SKIP() << "no holes here";
+  EXPECT_EQ(fill_holes(opened->fd, ~uint64_t{0} >> 1).code(), Code::kNoSpace);
+  ASSERT_EQ(fstat(opened->fd, &info), 0);
+  EXPECT_LT(static_cast<uint64_t>(info.st_blocks) * 512, 8 * kMiB) << "left as it was";
+  const Status filled = fill_holes(opened->fd, 0);
+  if (filled.code() == Code::kUnsupported) GTEST_SKIP() << "no fallocate here";
+  ASSERT_TRUE(filled.ok()) << filled.what();
+  ASSERT_EQ(fstat(opened->fd, &info), 0);
+  EXPECT_GE(static_cast<uint64_t>(info.st_blocks) * 512, 8 * kMiB);
+  EXPECT_EQ(info.st_size, off_t{8 * kMiB});
+  AlignedBytes page(kPageBytes);
+  EXPECT_TRUE(read_pages(opened->fd, 0, {page.data(), page.size()}).ok());
+  EXPECT_EQ(page.data()[kPageBytes - 1], std::byte{'x'});
+  close(opened->fd);
+}
+
 }  // namespace
 }  // namespace varve

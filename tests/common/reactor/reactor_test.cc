@@ -107,6 +107,37 @@ TEST_F(ReactorTest, TheClockIsReadOncePerTurnAndTimersFollowIt) {
   EXPECT_EQ(reactor.next_work_ns(), kNever);
 }
 
+// R4. A turn that comes late for a timer, or for work that was ready, tells that the core stood
+// still; one that nothing asked for to come sooner does not.
+TEST_F(ReactorTest, ATurnThatComesLateIsAStandstill) {
+  Timer timer;
+  timer.on_fire = [](Timer&) {};
+  reactor.arm(timer, 100);
+  clock.advance_by(100 + kStandstill - 1);
+  reactor.turn();
+  EXPECT_EQ(reactor.awake_ns(), 0u);
+  EXPECT_EQ(reactor.owed_ns(kSecond), 0u);
+  reactor.arm(timer, 100 * kSecond);
+  clock.advance_by(100 * kSecond);
+  reactor.turn();
+  EXPECT_EQ(reactor.awake_ns(), 0u) << "nothing was due before";
+  reactor.arm(timer, 100);
+  clock.advance_by(100 + kStandstill);
+  reactor.turn();
+  EXPECT_EQ(reactor.awake_ns(), reactor.now_ns());
+  EXPECT_EQ(reactor.counters().standstills, 1u);
+  EXPECT_EQ(reactor.owed_ns(3 * kSecond), 3 * kSecond);
+  clock.advance_by(kSecond);
+  reactor.turn();
+  EXPECT_EQ(reactor.owed_ns(3 * kSecond), 2 * kSecond);
+  EXPECT_EQ(reactor.owed_ns(kSecond), 0u);
+  Probe task(log, "task");
+  reactor.make_ready(task);
+  clock.advance_by(kStandstill);
+  reactor.turn();
+  EXPECT_EQ(reactor.counters().standstills, 2u);
+}
+
 struct CountingOp : Op {
   using Op::Op;
   void run() override {

@@ -195,7 +195,9 @@ void Rig::start(uint32_t shards) {
   for (uint32_t i = 0; i < options.targets; ++i) {
     targets[i].file.path = "platter-" + std::to_string(i);
     targets[i].index = i;
-    targets[i].geometry = {options.slices, options.segment_pages};
+    const bool last = i + 1 == options.targets && options.last_segment_pages != 0;
+    targets[i].geometry = {options.slices,
+                           last ? options.last_segment_pages : options.segment_pages};
     if ((absent >> i & 1) != 0) continue;
     const Result<TargetLook> look = look_platter(*platters_[i], targets[i], node_uuid_);
     VARVE_ASSERT(look.has_value());

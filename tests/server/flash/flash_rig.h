@@ -76,6 +76,7 @@ struct RigOptions {
   uint64_t seed = 1;
   FaultPlan plan;
   FlashOptions flash;
+  uint32_t last_segment_pages = 0;  // of the last target; 0: as the others
 };
 
 class Rig {

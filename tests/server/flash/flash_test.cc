@@ -188,6 +188,41 @@ TEST(Flash, RefusesReservationsThatCannotBe) {
   EXPECT_EQ(rig.flash().usage(0).reserved_pages, 0u);
 }
 
+// One that takes nothing new does not keep the others' fragments small.
+TEST(Flash, ATargetThatIsDrainedDoesNotLimitTheLargestFragment) {
+  RigOptions options;
+  options.targets = 2;
+  options.last_segment_pages = 16;
+  const struct { uint32_t draining, pages; } cases[] = {{0, 14}, {1, 14}, {2, 30}, {3, 14}};
+  for (const auto& [draining, pages] : cases) {
+    options.flash.draining_targets = draining;
+    Rig rig(options);
+    rig.start_and_recover();
+    EXPECT_EQ(rig.flash().fragment_pages_max(), pages) << draining;
+  }
+}
+
+TEST(Flash, SaysWhetherAFullTargetMakesRoom) {
+  RigOptions options;
+  options.slices = 1;
+  Rig rig(options);
+  rig.start_and_recover();
+  rig.user().may_evict = false;
+  rig.fill(1);
+  rig.settle(5 * kSecond);
+  EXPECT_FALSE(rig.flash().reserve(0, 0, 20));
+  EXPECT_FALSE(rig.flash().making_room(0, 0)) << "nothing to gain, and nothing on its way";
+  std::vector<BlockId> gone;
+  for (const auto& [block, known] : rig.user().known)
+    gone.push_back(block);
+  for (const BlockId& block : gone)
+    rig.user().evict(block);
+  EXPECT_TRUE(rig.flash().making_room(0, 0));
+  rig.settle(5 * kSecond);
+  EXPECT_TRUE(rig.flash().reserve(0, 0, 20));
+  rig.flash().unreserve(0, 0, 20);
+}
+
 TEST(Flash, DrainWaitsForReservationsAndThenEndsClean) {
   Rig rig({});
   rig.start_and_recover();

@@ -303,6 +303,36 @@ TEST(IoQueue, AStuckRequestFailsTheTargetAndGoesToLimbo) {
   EXPECT_EQ(world.queue.limbo_count(), 0u);
 }
 
+// What stood still was this core: the device answered long ago, and is heard a turn later.
+TEST(IoQueue, TimeInWhichTheCoreStoodStillIsNotTheDevices) {
+  World world({4, 4, 64 * 1024, 10 * kSecond});
+  One read(DeviceKind::kRead, 0, 1), append(DeviceKind::kWrite, 100, 1);
+  world.queue.submit(read.transfer, IoClass::kDemand);
+  world.queue.submit(append.transfer, IoClass::kAppend);
+  world.turn();
+  Timer soon;  // as every shard has one
+  soon.on_fire = [](Timer&) {};
+  world.reactor.arm(soon, kSecond);
+  world.clock.advance_by(12 * kSecond);
+  world.turn();
+  EXPECT_TRUE(world.queue.ok());
+  EXPECT_FALSE(world.queue.keeps_longer(100 * kMillisecond, kSecond));
+  EXPECT_FALSE(world.queue.silent(25 * kMillisecond));
+  world.device.answer(0);
+  world.turn();
+  EXPECT_EQ(read.done, 1);
+  // The other one is stuck in truth: it gets io_ns_max from here, and no more.
+  world.clock.advance_by(10 * kSecond - 1);
+  world.turn();
+  EXPECT_TRUE(world.queue.ok());
+  EXPECT_TRUE(world.queue.keeps_longer(100 * kMillisecond, kSecond));
+  world.clock.advance_by(1);
+  world.turn();
+  EXPECT_FALSE(world.queue.ok());
+  world.device.answer_all();
+  world.turn();
+}
+
 // A read that somebody waits for counts soon, a write or a flush later, other things not at all.
 TEST(IoQueue, SaysWhetherTheDeviceKeepsSomethingTooLong) {
   const struct {

@@ -1,10 +1,12 @@
 // Opening targets: blank ones are formatted, ours are opened, everything else is refused by name
 // and not a byte of it changes.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "server/flash/flash.h"
 #include "server/flash/segment.h"
@@ -208,6 +210,47 @@ TEST(Superblock, FilesAreOpenedLikePlatters) {
   EXPECT_EQ(second->super.boot_generation, 2u);
   const std::byte other[16] = {std::byte{7}};
   EXPECT_FALSE(prepare_target(options, other, entropy).has_value());
+  std::filesystem::remove(path);
+}
+
+// A file with holes for which there is no room: blank it is refused and not written to; with blocks
+// in it, it is read as long as it can be, and that is said.
+TEST(Superblock, AFileWithHolesAndNoRoomIsNotFormattedButAdopted) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                     ("varve_superblock_holes_" + std::to_string(getpid()));
+  { std::ofstream file(path); }
+  std::filesystem::resize_file(path, kBytes);
+  TargetOptions options;
+  options.file.path = path.string();
+  options.file.free_floor_bytes = ~uint64_t{0} >> 1;
+  options.geometry = {2, 32};
+  SeededEntropy entropy{3};
+  const std::byte node[16] = {};
+  const auto refused = prepare_target(options, node, entropy);
+  if (!refused.has_value() && refused.error().code() == Code::kUnsupported) {
+    std::filesystem::remove(path);
+    GTEST_SKIP() << "no O_DIRECT in the temporary folder: " << refused.error().what();
+  }
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), Code::kNoSpace);
+  EXPECT_TRUE(look_target(options, node)->blank);
+  options.file.free_floor_bytes = 0;
+  ASSERT_TRUE(prepare_target(options, node, entropy).has_value());
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_GE(static_cast<uint64_t>(info.st_blocks) * 512, kBytes) << "allocated";
+  // Its copy has holes again.
+  std::vector<char> head(kHeadPages * kPageBytes);
+  std::ifstream(path).read(head.data(), static_cast<std::streamsize>(head.size()));
+  std::filesystem::remove(path);
+  std::ofstream(path).write(head.data(), static_cast<std::streamsize>(head.size()));
+  std::filesystem::resize_file(path, kBytes);
+  options.file.free_floor_bytes = ~uint64_t{0} >> 1;
+  testing::internal::CaptureStderr();
+  const auto adopted = prepare_target(options, node, entropy);
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(adopted.has_value()) << adopted.error().what();
+  EXPECT_NE(said.find("WHEN ITS FILE SYSTEM IS FULL"), std::string::npos) << said;
   std::filesystem::remove(path);
 }
 

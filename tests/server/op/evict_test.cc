@@ -143,13 +143,40 @@ TEST(EvictOp, ABoundedLookForAPlaceInTheIndexFindsTheOneBlockThatMayGo) {
   while (evicted.value() == 0 && asked < 100) {
     const uint64_t before = looked.value();
     const Rig::Reserved reserved = rig.reserve({1000});
-    EXPECT_EQ(reserved.loans[0].code, Code::kNoSpace);
     EXPECT_LE(looked.value() - before, EvictOp::kCandidatesPerTurn);
     ++asked;
+    if (evicted.value() > 0) {
+      EXPECT_EQ(reserved.loans[0].outcome, wire::ReserveOutcome::kGranted);
+      EXPECT_TRUE(rig.abort(reserved.loans[0]).ok());
+    } else {
+      EXPECT_EQ(reserved.loans[0].code, Code::kOverloaded) << "not all rooms were looked at";
+    }
   }
   EXPECT_EQ(evicted.value(), 1u);
   EXPECT_GT(asked, 1u) << "not in one look";
   EXPECT_EQ(rig.match({0}).found(), 0u);
+  rig.release(matched.lease);
+  rig.push({1000});
+  rig.expect_at_rest();
+}
+
+TEST(EvictOp, ThatNoRoomHasAPlaceInTheIndexIsSaidWhenAllWereLookedAt) {
+  RigOptions options = one_room();
+  options.op.slices = 16;
+  options.targets = 4;
+  options.index_blocks_max = 256;
+  Rig rig(options);
+  std::vector<uint32_t> all(256);
+  std::iota(all.begin(), all.end(), 0);
+  for (const uint32_t n : all)
+    rig.push({n});
+  const Rig::Matched matched = rig.match(all, 60000);
+  ASSERT_EQ(matched.found(), 256u);
+  uint32_t asked = 0;
+  while (rig.reserve({1000}).loans[0].code == Code::kOverloaded && asked < 100)
+    ++asked;
+  EXPECT_EQ(rig.reserve({1000}).loans[0].code, Code::kNoSpace);
+  EXPECT_GT(asked, 0u);
   rig.release(matched.lease);
   rig.push({1000});
   rig.expect_at_rest();

@@ -31,6 +31,7 @@ class FakeFlash final : public flash::Flash {
   bool hold_appends = false;
   uint32_t hold_targets = ~0u;  // whose, as bits
   int suspect_target = -1;
+  uint32_t making = 0;  // bit t: its reclaim has something to gain
   uint32_t pages_max = 32768;
   Nanos latency_ns = 100 * kMicrosecond;
   flash::FlashUser* user = nullptr;  // told of room wanted, when set
@@ -75,6 +76,7 @@ class FakeFlash final : public flash::Flash {
   uint32_t boot_generation(uint32_t target) const override { return 10 + target; }
   uint32_t fragment_pages_max() const override { return pages_max; }
   bool reserve(uint32_t target, uint32_t slice, uint32_t pages) override;
+  bool making_room(uint32_t target, uint32_t) const override { return (making >> target & 1) != 0; }
   void unreserve(uint32_t target, uint32_t slice, uint32_t pages) override;
   void append(flash::Append& append) override;
   void read(flash::Read& read) override;

@@ -40,6 +40,20 @@ TEST(LiveSession, ASilentSessionIsPingedAndThenDropped) {
   EXPECT_EQ(world.metric("varve_session_closed_total", "code=\"timed_out\""), 1);
 }
 
+// The whole process was stopped for longer than idle_ms_max: what the client sent meanwhile is
+// heard before anybody is dropped.
+TEST(LiveSession, NobodyIsDroppedForASilenceInWhichTheServerStoodStill) {
+  World world;
+  TestClient client(world, 0);
+  world.run_for(kSecond);
+  world.clock.advance_by(70 * kSecond);
+  world.reactor.turn();  // before anything that came is read
+  world.run_for(29 * kSecond);
+  EXPECT_FALSE(client.urgent->closed());
+  world.run_for(2 * kSecond);
+  EXPECT_GE(client.urgent->count(wire::FrameType::kPing), 1u) << "it is asked";
+}
+
 TEST(LiveSession, OneWhoAnswersPingsLives) {
   World world;
   TestClient client(world, 1);

@@ -88,7 +88,7 @@ TEST(Shard, GoesOnByEvictionWhenItsTargetsAreFull) {
   uint32_t refused = 0;
   for (uint32_t n = 0; n < 400; ++n) {  // 220 KiB each: several times the target
     Status status = node.push(n, wire::AckKind::kDurable);
-    for (int again = 0; again < 20 && status.code() == Code::kNoSpace; ++again) {
+    for (int again = 0; again < 20 && status.code() == Code::kOverloaded; ++again) {
       ++refused;
       node.run_for(50 * kMillisecond);
       status = node.push(n, wire::AckKind::kDurable);
