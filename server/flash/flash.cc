@@ -85,7 +85,7 @@ class FlashImpl final : public Flash {
   void release(const Place& place) override;
   void kill(Kill& kill) override;
   void raise(Raise& raise) override;
-  Generations generations() const override { return engines_.front()->target.generations; }
+  Generations generations() const override;
   void checkpoint_now() override;
   void drain() override;
   bool idle() const override;
@@ -347,6 +347,14 @@ void FlashImpl::raise(Raise& raise) {
   raises_out_ = static_cast<uint32_t>(engines_.size());
   for (const auto& engine : engines_)
     engine->super.write(raise.rows);
+}
+
+// One that is away, or failed since, knows only what was raised before.
+Generations FlashImpl::generations() const {
+  for (const auto& engine : engines_) {
+    if (engine->target.ok()) return engine->target.generations;
+  }
+  return engines_.front()->target.generations;
 }
 
 void FlashImpl::raised(Status status) {

@@ -57,5 +57,17 @@ TEST(Raise, OneTargetThatWorksIsEnoughAndNoneIsUnavailable) {
   EXPECT_EQ(raise_to(rig, 2).code(), Code::kUnavailable);
 }
 
+// What is committed from now on carries what the others know, not what a target that failed did.
+TEST(Raise, ATargetThatFailedIsNotAskedWhatHolds) {
+  RigOptions options;
+  options.targets = 2;
+  Rig rig(options);
+  rig.start_and_recover();
+  ASSERT_TRUE(raise_to(rig, 1).ok());
+  rig.flash().fail_target(0);
+  ASSERT_TRUE(raise_to(rig, 2).ok());
+  EXPECT_EQ(domain_generation(rig.flash().generations(), 1), 2u);
+}
+
 }  // namespace
 }  // namespace varve::flash
