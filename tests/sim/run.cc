@@ -91,8 +91,10 @@ class Run {
         drains_(seed ^ 0xD7A1),
         shelves_(seed ^ 0x5E1F),
         stales_(seed ^ 0x57A1E),
+        operator_(seed ^ 0x09E2A7),
         world_(seed, with_drains(draw_node(setup_, Random(~seed), options), drains_)),
         truth_(world_, is_exact(world_.options())) {
+    operates_ = operator_.chance(400);
     library_.formats = draw_formats(setup_);
     library_.truth = &truth_;
     if (world_.options().tight) library_.documents = 40;
@@ -156,6 +158,7 @@ class Run {
       turn_for(std::min<Nanos>(5 * kMillisecond, until - world_.now_ns()));
       truth_.look();
       watch_drain(may_fault);
+      if (operates_) operate();
       const Nanos now_ns = world_.now_ns();
       const auto due = std::erase_if(faults_ns, [now_ns](Nanos at_ns) { return at_ns <= now_ns; });
       for (uint64_t i = 0; i < due; ++i) {
@@ -182,6 +185,8 @@ class Run {
 
   void fail(uint32_t target, TargetFault fault) {
     ++result_.target_faults;
+    const bool declared = operates_ && fault == TargetFault::kVanished && operator_.chance(500);
+    if (declared) return world_.give_up(target);
     if (fault != TargetFault::kBadSector) return world_.fault(target, fault);
     const std::optional<Sighting> fragment = fragment_on(target);
     if (!fragment || world_.faulted(target)) return;
@@ -244,7 +249,7 @@ class Run {
   // Before a start: what was emptied is taken out, and its place stays free for a life or has a new
   // drive at once; then another may be drained. What was not emptied in time goes on, or is kept.
   void next_drain(bool last) {
-    if (!world_.options().drains) return;
+    if (!world_.options().drains && !drained_) return;
     uint32_t gone = 0;
     if (emptied_ && !last && drains_.chance(400)) {
       gone = 1u << *drained_;
@@ -255,10 +260,29 @@ class Run {
       drained_.reset();
       emptied_ = false;
     }
-    if (gone == 0 && drains_.chance(drained_ ? 100 : 750)) {
+    if (gone == 0 && world_.options().drains && drains_.chance(drained_ ? 100 : 750)) {
       drained_ = static_cast<uint32_t>(drains_.below(world_.options().targets));
     }
     world_.drain_targets(drained_ && gone == 0 ? 1u << *drained_ : 0, gone);
+  }
+
+  // What somebody with the control plane may do at any moment: drain, take that back, scrub, look.
+  void operate() {
+    const NodeOptions& node = world_.options();
+    const auto target = static_cast<uint32_t>(operator_.below(node.targets));
+    if (operator_.chance(20)) world_.scrub_now(target);
+    if (operator_.chance(100)) {
+      const std::vector<Sighting> all = truth_.on_target(target);
+      if (!all.empty()) world_.look(all[operator_.below(all.size())].block.base);
+    }
+    if (drained_ && !emptied_ && operator_.chance(15)) {
+      world_.undrain_now(*drained_);
+      drained_.reset();
+    } else if (!drained_ && node.targets > node.scheme.width() && world_.can_drain() &&
+               !world_.faulted(target) && operator_.chance(20)) {
+      world_.drain_now(target);
+      drained_ = target;
+    }
   }
 
   // Once it is empty nothing may depend on it.
@@ -474,11 +498,12 @@ class Run {
 
   RunOptions options_;
   Random setup_;
-  Random drains_, shelves_, stales_;
+  Random drains_, shelves_, stales_, operator_;
   World world_;
   Truth truth_;
   Library library_;
   std::vector<std::unique_ptr<Actor>> actors_;
+  bool operates_ = false;            // somebody uses the control plane
   std::optional<uint32_t> drained_;  // a target that is being drained, or was
   bool emptied_ = false;             // it was
   RunResult result_;

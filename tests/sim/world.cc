@@ -369,7 +369,62 @@ bool World::is_empty(uint32_t target) const {
   for (const auto& shard : life_->shards) {
     if (!shard->flash().target_ok(target) || shard->index().fragments_on(target) > 0) return false;
   }
-  return true;
+  if ((life_->drained_late >> target & 1) == 0) return true;
+  // Pushes of before it began may still come (server/node/drained.cc).
+  const std::string label = "target=\"" + std::to_string(target) + "\"";
+  const auto records = static_cast<uint64_t>(metric("varve_flash_kills_live", label));
+  return metric("varve_target_reserved_bytes", label) == 0 &&
+         metric("varve_target_live_bytes", label) == static_cast<int64_t>(bytes_of(records));
+}
+
+bool World::can_drain() const {
+  return alive() && life_->shards.front()->can_drain();
+}
+
+void World::drain_now(uint32_t target) {
+  VARVE_ASSERT(can_drain() && target < options_.targets, target);
+  note(0xD2A1 + target);
+  draining_ |= 1u << target;
+  life_->drained_late |= 1u << target;
+  for (const auto& shard : life_->shards)
+    shard->draining_set(target, Draining::kOn);
+}
+
+void World::undrain_now(uint32_t target) {
+  VARVE_ASSERT(alive() && (draining_ >> target & 1) != 0, target);
+  note(0xD2B1 + target);
+  draining_ &= ~(1u << target);
+  life_->drained_late &= ~(1u << target);
+  for (const auto& shard : life_->shards)
+    shard->draining_set(target, Draining::kOff);
+}
+
+void World::give_up(uint32_t target) {
+  VARVE_ASSERT(alive() && target < options_.targets, target);
+  note(0xD2C1 + target);
+  life_->faulted[target] = true;
+  for (const auto& shard : life_->shards)
+    shard->flash().fail_target(target);
+}
+
+void World::scrub_now(uint32_t target) {
+  VARVE_ASSERT(alive() && target < options_.targets, target);
+  for (const auto& shard : life_->shards)
+    note(shard->flash().scrub_start(target) ? 1 : 0);
+}
+
+// Its answer is not compared with anything: what it must not do is change one.
+void World::look(const BaseId& id) const {
+  VARVE_ASSERT(alive());
+  const uint32_t home = Shard::home(id, options_.slices, options_.shards);
+  const Shard& shard = *life_->shards[home];
+  wire::TierKind tier = wire::TierKind::kNone;
+  shard.look_tiers({&id, 1}, 1, {&tier, 1});
+  const BaseLook look = shard.look(id);
+  bool seen = false;
+  for (const BlockLook& block : look.blocks)
+    seen = seen || (block.rank == 0 && block.state != BlockState::kAway);
+  expect(tier == wire::TierKind::kNone || seen, "a look finds a tier and no block");
 }
 
 bool World::any_fault() const {

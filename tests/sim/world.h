@@ -121,6 +121,13 @@ class World {
     draining_ = draining;
     drained_ = drained;
   }
+  // What an operator does while the node runs. A drain goes on in the next lives.
+  bool can_drain() const;  // it has memory for what is moved
+  void drain_now(uint32_t target);
+  void undrain_now(uint32_t target);
+  void give_up(uint32_t target);    // declares it failed, for all shards
+  void scrub_now(uint32_t target);  // one of them
+  void look(const BaseId& id) const;
   // What the daemon would say: it works, nothing lies there for any shard, and no other needs it.
   bool is_empty(uint32_t target) const;
   bool is_needed(uint32_t target) const;
@@ -155,6 +162,7 @@ class World {
     std::vector<std::unique_ptr<Shard>> shards;
     std::vector<FaultDevice*> devices;  // [shard * targets + target]
     std::vector<bool> faulted;          // per target
+    uint32_t drained_late = 0;          // bits: their drain began in this life
     std::unique_ptr<SessionTable> sessions;
   };
   void abandon(SimFabric::Death death);
