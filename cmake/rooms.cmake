@@ -42,7 +42,8 @@ varve_room(server/host DEPS common/base common/model common/time server/config)
 varve_proto(control)  # proto/varve/v1/control.proto; server/control and tools/kvctl name it
 varve_room(server/control DEPS common/base common/metrics common/model common/time
            LIBS varve_proto_control)
-varve_room(server/monitor DEPS common/base common/metrics LIBS prometheus-cpp::core civetweb::civetweb)
+varve_room(server/monitor DEPS common/base common/metrics
+           LIBS prometheus-cpp::core civetweb::civetweb)
 varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier server/op server/shard
                             server/session server/host server/control server/monitor)
 varve_program(varved server DEPS common/base common/time server/config server/host server/control

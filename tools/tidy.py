@@ -108,6 +108,8 @@ EXCEPTIONS = [
     ("server/node/question.cc", "a lock", "gRPC's threads wait for the shards' threads"),
     ("server/node/format_book.h", "a lock", "main's thread and gRPC's, off the data path"),
     ("server/node/format_book.cc", "a lock", "main's thread and gRPC's, off the data path"),
+    ("server/node/watch.h", "a lock", "main's thread and HTTP's, off the data path"),
+    ("server/node/watch.cc", "a lock", "main's thread and HTTP's, off the data path"),
     ("server/node/ingress.h", "a lock", "main's thread and gRPC's, off the data path"),
     ("server/node/ingress.cc", "a lock", "main's thread and gRPC's, off the data path"),
     ("server/node/status.cc", "a lock", "main's thread and gRPC's, off the data path"),

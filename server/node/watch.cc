@@ -1,3 +1,4 @@
+// How a node is, between main's thread, which sees it once a second, and those that ask for it.
 #include "server/node/watch.h"
 
 namespace varve {

@@ -27,6 +27,10 @@ def get(address, path):
         return error.code, error.read().decode()
 
 
+def names_of(text):
+    return {line.split(" ")[2] for line in text.split("\n") if line.startswith("# TYPE")}
+
+
 class MonitorTest(unittest.TestCase):
     setUp = varved_test.VarvedTest.setUp
     tearDown = varved_test.VarvedTest.tearDown
@@ -55,8 +59,7 @@ class MonitorTest(unittest.TestCase):
         self.assertIn("# TYPE varve_match_ids_total counter\n", text)
         self.assertIn('varve_target_ok_shards{target="1"} ', text)
         with open(os.path.join(self.data, "metrics.prom"), encoding="utf-8") as file:
-            names = lambda t: {line.split(" ")[2] for line in t.split("\n") if line.startswith("# TYPE")}
-            self.assertEqual(names(file.read()), names(text))
+            self.assertEqual(names_of(file.read()), names_of(text))
         self.assertEqual(get(address, "/")[0], 404)
 
     def test_an_address_that_is_taken_ends_the_start(self):
@@ -68,8 +71,7 @@ class MonitorTest(unittest.TestCase):
 
     def test_the_dashboard_asks_for_numbers_that_there_are(self):
         _, address = self.start()
-        names = {line.split(" ")[2] for line in get(address, "/metrics")[1].split("\n")
-                 if line.startswith("# TYPE")}
+        names = names_of(get(address, "/metrics")[1])
         with open(DASHBOARD, encoding="utf-8") as file:
             dashboard = json.load(file)
         asked = [target["expr"] for panel in dashboard["panels"]

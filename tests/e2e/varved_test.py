@@ -57,9 +57,9 @@ class Daemon:
         self.stderr_path = data + ".stderr"
         self.stderr = open(self.stderr_path, "ab")
         arguments = [VARVED, "--data", data, "--listen", "127.0.0.1:0"]
-        self.process = subprocess.Popen(arguments + (SMALL if small else []) + off(more) + list(more),
-                                        stdout=subprocess.PIPE, stderr=self.stderr, text=True,
-                                        env=environment)
+        arguments += (SMALL if small else []) + off(more) + list(more)
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=self.stderr,
+                                        text=True, env=environment)
         self.ready = None
 
     def wait_ready(self):
