@@ -298,7 +298,7 @@ TEST_F(NodeTargets, OneThatFailedInTheLastRunIsRefusedAlone) {
 
 // They name the node and themselves rightly, and know of no purge since.
 TEST_F(NodeTargets, CopiesOfBeforeThatArePutBackNeedOneThatSawAll) {
-  const auto copy = [this](const std::string& from, const std::string& to) {
+  const auto copy = [](const std::string& from, const std::string& to) {
     std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
   };
   for (uint32_t t = 0; t < 2; ++t)
