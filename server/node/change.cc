@@ -83,7 +83,7 @@ uint32_t NodeIngress::working_without(uint32_t target) const {
 
 Failure NodeIngress::keep_draining(uint32_t target, Draining draining) {
   TargetList list;
-  Failure failure = load_records(node_.config.data_dir, &list);
+  Failure failure = reload_records(node_.config.data_dir, &list);
   for (TargetRecord& record : list.records) {
     if (record.index == target) record.draining = draining == Draining::kOn;
   }
@@ -136,7 +136,7 @@ control::Answer<control::Target> NodeIngress::target_drain(const control::Target
   if (const Failure failure = keep_draining(name.index, Draining::kOn); !failure.ok()) {
     return Refusal::of(Code::kIo, failure.text + "; nothing was changed");
   }
-  target.draining = target.drain_kept = target.drain_late = true;
+  target.draining = target.drain_kept = target.drain_late = target.drain_new = true;
   logf(LogLevel::kWarn, "control",
        "target %u %s IS BEING DRAINED, as the operator asked, also after a restart: it takes "
        "nothing new, and what it holds is copied to the others; wait for the line that says that "
@@ -180,7 +180,7 @@ control::Answer<control::Target> NodeIngress::target_fail(const control::TargetN
   if (!change) return change.refusal();
   std::unique_lock<std::mutex> lock(node_.mutex);
   if (auto refusal = refuse_name(name)) return *refusal;
-  const NodeTarget& target = node_.targets[name.index];
+  NodeTarget& target = node_.targets[name.index];
   uint32_t left = 0;
   for (uint32_t t = 0; t < node_.targets.size(); ++t)
     left += t != name.index && works(t) && !node_.targets[t].drained ? 1 : 0;
@@ -194,6 +194,7 @@ control::Answer<control::Target> NodeIngress::target_fail(const control::TargetN
   logf(LogLevel::kError, "control",
        "target %u %s IS DECLARED FAILED by the operator: no I/O to it until the next start",
        name.index, target.info.path.c_str());
+  target.failed_now = true;  // the numbers say so in a second, and the next call may come before
   lock.unlock();
   std::optional<Refusal> late;
   for (uint32_t s = 0; s < node_.threads.size(); ++s) {

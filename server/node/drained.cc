@@ -10,9 +10,11 @@ namespace varve {
 
 namespace {
 
-// Nothing more can come: its shards have told all that recovery found, and give it nothing new.
+// Nothing more can come: its shards have told all that recovery found, and give it nothing new. Of
+// one that did not answer the numbers may be of before it knew of the drain, and say so.
 bool is_empty(const MetricSnapshot& sum, const std::string& label, size_t shards) {
   return sum.number("varve_target_ok_shards", label) == static_cast<int64_t>(shards) &&
+         sum.number("varve_target_draining", label) == 1 &&
          sum.number("varve_recovering", "") == 0 &&
          sum.number("varve_target_fragments", label) == 0;
 }
@@ -70,7 +72,9 @@ void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
   for (uint32_t t = 0; t < node.targets.size(); ++t) {
     NodeTarget& target = node.targets[t];
     const std::string label = "target=\"" + std::to_string(t) + "\"";
-    if (!target.draining || target.drained || !is_empty(sum, label, node.config.shards)) continue;
+    // Numbers that were asked for before it was drained say nothing of what came since.
+    if (!target.draining || target.drain_new) continue;
+    if (target.drained || !is_empty(sum, label, node.config.shards)) continue;
     if (target.drain_late && !is_quiet(sum, label)) continue;
     const char* path = target.info.path.c_str();
     if (const int64_t blocks = left_out(sum); blocks > 0) {

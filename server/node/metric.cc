@@ -85,6 +85,11 @@ Failure write_metrics(Node& node) {
   MetricSnapshot sum;
   NodeFacts facts;
   std::vector<bool> answers;
+  {
+    const std::lock_guard<std::mutex> lock(node.mutex);  // N4
+    for (NodeTarget& target : node.targets)
+      target.drain_new = false;
+  }
   for (const auto& thread : node.threads) {
     // A shard that does not answer within the bound keeps its last numbers and is counted.
     if (thread->call.run(*thread->reactor, collect, thread.get(), kAnswerWait)) {

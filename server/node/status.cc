@@ -164,7 +164,7 @@ std::vector<control::Target> NodeIngress::targets() {
 bool NodeIngress::works(uint32_t target) const {
   const NodeTarget& of = node_.targets[target];
   const std::string label = "target=\"" + std::to_string(target) + "\"";
-  return of.lost.ok() &&
+  return of.lost.ok() && !of.failed_now &&
          number(node_.view.sum, "varve_target_ok_shards", label) >= node_.view.shards_counted;
 }
 

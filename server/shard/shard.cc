@@ -304,8 +304,9 @@ void ShardImpl::register_metrics() {
                  &usage_[t].ok);
     metrics_.add({"varve_target_fragments", label, "Of blocks in the index."},
                  &usage_[t].fragments);
-    metrics_.add({"varve_target_draining", label, "1: what it holds is moved to others."},
-                 &usage_[t].draining, GaugeMerge::kMax);
+    metrics_.add(
+        {"varve_target_draining", label, "1: what it holds is moved to others, by every shard."},
+        &usage_[t].draining, GaugeMerge::kMin);
     metrics_.add(
         {"varve_target_suspect", label,
          "Shards for which its device keeps a read or a write for long: it is gone round."},

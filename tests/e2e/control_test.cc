@@ -338,16 +338,16 @@ TEST_F(ControlOfANode, FailsATargetAndBlocksStayHits) {
   fail.set_index(0);
   ASSERT_TRUE(ask(&Stub::FailTarget, fail, &failed).ok());
   EXPECT_EQ(failed.target().state(), v1::TARGET_STATE_FAILED);
+  fail.set_index(1);  // Expect: refused at once, before any numbers say that the first is gone.
+  const grpc::Status refused = ask(&Stub::FailTarget, fail, &failed);
+  EXPECT_EQ(refused.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_NE(refused.error_message().find("force"), std::string::npos);
   EXPECT_TRUE(wait_for_state(0, v1::TARGET_STATE_FAILED));
   EXPECT_EQ(match(ids).length(), kBlocks);
   const Event pulled = writer.pull(ids, 0);
   EXPECT_EQ(pulled.codes, std::vector<Code>(kBlocks, Code::kOk));
   for (uint32_t l = 0; l < kLayers; ++l)
     EXPECT_TRUE(writer.holds_layer(ids, l));
-  fail.set_index(1);
-  const grpc::Status refused = ask(&Stub::FailTarget, fail, &failed);
-  EXPECT_EQ(refused.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_NE(refused.error_message().find("force"), std::string::npos);
   v1::DrainTargetRequest drain;
   drain.set_index(0);
   v1::DrainTargetResponse drained;

@@ -40,6 +40,7 @@ class NodeDrains : public testing::Test {
     };
     put("varve_target_ok_shards", "target=\"0\"", 2);
     put("varve_target_ok_shards", "target=\"1\"", ok);
+    put("varve_target_draining", "target=\"1\"", known_);
     put("varve_target_fragments", "target=\"1\"", fragments);
     put("varve_recovering", "", recovering);
     put("varve_recovered_dropped_total", "reason=\"index_full\"", index_full_);
@@ -60,7 +61,7 @@ class NodeDrains : public testing::Test {
 
   std::string folder_;
   std::unique_ptr<Node> node_;
-  int64_t index_full_ = 0, unreadable_ = 0;
+  int64_t index_full_ = 0, unreadable_ = 0, known_ = 1;
   int64_t reserved_ = 0, live_ = 0, kills_ = 0;
 };
 
@@ -110,6 +111,18 @@ TEST_F(NodeDrains, OneThatBeganInThisRunWaitsForPushesOfBefore) {
   live_ = 2 * 4096;
   EXPECT_NE(see(0).find(kSaid), std::string::npos) << "records of purges are no blocks";
   EXPECT_TRUE(listed(1));
+}
+
+// A drain may begin between the numbers and the look at them, or while a shard does not answer.
+TEST_F(NodeDrains, NumbersOfBeforeTheDrainSayNothing) {
+  node_->targets[1].drain_new = true;
+  EXPECT_EQ(see(0), "");
+  node_->targets[1].drain_new = false;
+  known_ = 0;
+  EXPECT_EQ(see(0), "") << "a shard may still place fragments there";
+  EXPECT_FALSE(listed(1) || node_->targets[1].drained);
+  known_ = 1;
+  EXPECT_NE(see(0).find(kSaid), std::string::npos);
 }
 
 // It is on some target, and nobody knows on which: repair has not moved it.
