@@ -21,6 +21,8 @@ void Breaker::on_end(const Event& event, Nanos now_ns) {
   if (!counts || failures_max_ == 0) return;
   const Code code = event.status.code();
   if (code == Code::kCancelled) return;  // by the caller: nobody knows
+  // So may a push that waited for its layers, for its turn, or for room in a full node.
+  if (event.kind == Event::Kind::kPushed && code == Code::kTimedOut) return;
   if (code != Code::kTimedOut && code != Code::kUnavailable) return close();
   if (is_open()) return;
   if (++failures_ < failures_max_) return;

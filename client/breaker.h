@@ -1,9 +1,9 @@
 // Breaker: whether it is worth asking a daemon that has not answered of late. Pure; time comes in.
 //
-// Owned by Core, one thread. It opens after `failures` ops in a row (matches, pulls, pushes) that
-// timed out or were unavailable: matches are then misses at once, which an engine's scheduler can
-// live with, while waiting for a deadline each time it cannot. Open it lets one match through every
-// probe_ns; any answer of the daemon closes it, and so does a new session.
+// Owned by Core, one thread. It opens after `failures` ops in a row, matches and pulls that timed
+// out and these and pushes that were unavailable: matches are then misses at once, which an
+// engine's scheduler can live with, while waiting for a deadline each time it cannot. Open it lets
+// one match through every probe_ns; any answer of the daemon closes it, and so does a new session.
 #pragma once
 
 #include "client/varve.h"

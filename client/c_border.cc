@@ -4,6 +4,28 @@
 namespace varve {
 
 namespace {
+
+// The structs of version 0.1, as callers were compiled with them. One that grows keeps its number
+// as its kFirstBytes.
+static_assert(kFirstBytes<varve_options> == 888);
+static_assert(kFirstBytes<varve_stats> == 312);
+static_assert(kFirstBytes<varve_format_desc> == 112);
+static_assert(kFirstBytes<varve_tokens> == 72);
+static_assert(kFirstBytes<varve_region_desc> == 24);
+static_assert(kFirstBytes<varve_layout_desc> == 24);
+static_assert(kFirstBytes<varve_match_request> == 48);
+static_assert(kFirstBytes<varve_match_answer> == 72);
+static_assert(kFirstBytes<varve_exists_request> == 40);
+static_assert(kFirstBytes<varve_pull_request> == 96);
+static_assert(kFirstBytes<varve_follow_request> == 96);
+static_assert(kFirstBytes<varve_push_request> == 96);
+static_assert(kFirstBytes<varve_purge_request> == 40);
+static_assert(kFirstBytes<varve_completion> == 200);
+// Those without struct_size never change.
+static_assert(sizeof(varve_hold) == 104);
+static_assert(sizeof(varve_blocks) == 40);
+static_assert(sizeof(varve_layer_layout) == 32);
+
 // A literal, never freed: the only state that belongs to a thread of the caller's.
 thread_local const char* last_error = "";
 }  // namespace

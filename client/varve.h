@@ -62,9 +62,9 @@ struct ClientOptions {
   // MiB to begin with); beyond it, it is waited for. 0 = always.
   uint32_t hedge_percent = 5;
   uint32_t ops_max = 256;
-  // After so many matches, pulls and pushes in a row that timed out or were unavailable a match is
-  // answered with zero blocks at once, but for one in every breaker_probe_ns, until one is answered
-  // or a session begins. 0 = never.
+  // After so many in a row of matches and pulls that timed out, or these and pushes that were
+  // unavailable, a match is answered with zero blocks at once, but for one in every
+  // breaker_probe_ns, until one is answered or a session begins. 0 = never.
   uint32_t breaker_failures = 0;
   Nanos breaker_probe_ns = 1 * kSecond;
   Nanos connect_ns_max = 2 * kSecond;

@@ -159,9 +159,10 @@ typedef struct varve_options {
   uint32_t
       hedge_percent;  // of pulled bytes, asked for twice when late; default 5, VARVE_NONE: never
   uint32_t ops_max;   // in flight; default 256
-  // After so many matches, pulls and pushes in a row that timed out or were unavailable a match is
-  // answered with zero blocks at once, but for one in every breaker_probe_ns, until one of them is
-  // answered or the session comes back. Default 5; VARVE_NONE = never.
+  // After so many in a row of matches and pulls that timed out, or these and pushes that were
+  // unavailable, a match is answered with zero blocks at once, but for one in every
+  // breaker_probe_ns, until one of them is answered or the session comes back. Default 5;
+  // VARVE_NONE = never.
   uint32_t breaker_failures;
   uint64_t breaker_probe_ns;  // default 1 s
   uint64_t connect_ns_max;    // default 2 s

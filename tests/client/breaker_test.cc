@@ -59,6 +59,8 @@ TEST(BreakerTest, WhatSaysNothingOfTheDaemonDoesNotCount) {
   for (const Kind kind : {Kind::kFollowed, Kind::kRenewed, Kind::kPurged, Kind::kHolds})
     breaker.on_end(ended(kind, Code::kTimedOut), 0);
   breaker.on_end(ended(Kind::kMatched, Code::kCancelled), 0);
+  // Its layers did not come, or a full node made no room.
+  breaker.on_end(ended(Kind::kPushed, Code::kTimedOut), 0);
   EXPECT_FALSE(breaker.is_open());
   breaker.on_end(ended(Kind::kMatched, Code::kTimedOut), 0);
   breaker.on_end(ended(Kind::kMatched, Code::kCancelled), 0);

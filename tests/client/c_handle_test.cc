@@ -106,6 +106,20 @@ TEST_F(CHandleTest, SeveralThreadsPollEachCompletionOnce) {
   EXPECT_EQ(std::set<uint64_t>(tags.begin(), tags.end()).size(), kOps);
 }
 
+// A sanitizer's own locks may be held by a thread that the child does not have, so that nothing can
+// be allocated and no thread begun there.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+#else
+constexpr bool kSanitized = false;
+#endif
+
 // 0: every call said VARVE_FORKED; else the line of one that did not.
 int call_everything(varve_client* client, varve_op op, const varve_match_request& match) {
   varve_op out = 0;
@@ -147,11 +161,6 @@ int call_everything(varve_client* client, varve_op op, const varve_match_request
 // While another thread waits inside, so that locks and condition variables of the child are in no
 // state to be used.
 TEST_F(CHandleTest, AForkedChildIsToldAndTheParentGoesOn) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "a forked child of several threads may hang in a sanitizer's own locks";
-#endif
-#endif
   open_ready();
   put(2);
   silence(Type::kPull);
@@ -170,10 +179,12 @@ TEST_F(CHandleTest, AForkedChildIsToldAndTheParentGoesOn) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
+    alarm(60);  // a child that hangs ends, and is seen
     const int line = call_everything(client_, op, request);
     varve_client* own = nullptr;  // and one of its own works
-    const bool works = line == 0 && varve_open(&options_, &own) == VARVE_OK &&
-                       varve_wait_ready(own, kLong) == VARVE_OK && varve_close(own) == VARVE_OK;
+    const bool works = line == 0 && (kSanitized || (varve_open(&options_, &own) == VARVE_OK &&
+                                                    varve_wait_ready(own, kLong) == VARVE_OK &&
+                                                    varve_close(own) == VARVE_OK));
     varve_free(own);
     _exit(works ? 0 : 1 + line % 100);
   }
