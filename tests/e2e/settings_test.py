@@ -36,7 +36,7 @@ class SettingsTest(unittest.TestCase):
         self.assertRegex(text, r"\nshards = 2 +# command line\n")
         self.assertRegex(text, r'\ntarget_bytes = "1GiB" +# default\n')
         self.assertRegex(text, r'\nscheme = "1\+0" +# default\n')
-        self.assertRegex(text, r'\ndram_bytes = "\d+MiB|1GiB" +# derived from this machine\n')
+        self.assertRegex(text, r'\ndram_bytes = "(\d+MiB|1GiB)" +# derived from this machine\n')
 
     def settings_file(self, text):
         path = os.path.join(self.folder.name, "varved.toml")
