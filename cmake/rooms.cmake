@@ -62,9 +62,10 @@ if(TARGET varve_client)
   target_compile_definitions(varve_client PRIVATE VARVE_VERSION="${PROJECT_VERSION}")
 endif()
 
+varve_room(tools/trace DEPS common/base)
 varve_tool(tools/kvbench NAME varve_bench DEPS ${kCommon} client server/flash server/tier
                                                server/index server/policy server/op server/shard)
-varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client)
+varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client tools/trace)
 varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
 if(TARGET varved AND TARGET varve_demo)
   add_test(NAME e2e/drain

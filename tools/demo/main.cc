@@ -8,8 +8,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "tools/demo/trace.h"
 #include "tools/demo/worker.h"
+#include "tools/trace/trace.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ nlohmann::json to_json(uint32_t number, const RequestReport& r) {
           {"error", r.error}};
 }
 
-int serve(const varve::demo::Trace& trace, const varve::demo::WorkerOptions& options) {
+int serve(const varve::trace::Trace& trace, const varve::demo::WorkerOptions& options) {
   auto worker = varve::demo::Worker::open(options);
   if (!worker) {
     std::cerr << "varve_demo: " << worker.error().what() << " (" << options.address << ")\n";
@@ -64,13 +64,13 @@ int main(int argc, char** argv) {
   app.add_option("--role", role)->check(CLI::IsMember({"prefill", "decode"}));
   app.add_option("--address", options.address);
   app.add_option("--trace", trace_path, "JSON lines; absent: the generator");
-  app.add_option("--requests", requests)->check(CLI::Range(1u, varve::demo::kTraceRequestsMax));
+  app.add_option("--requests", requests)->check(CLI::Range(1u, varve::trace::kTraceRequestsMax));
   app.add_option("--layers", options.layers)->check(CLI::Range(1u, 256u));
   app.add_option("--layer-bytes", options.layer_bytes)->check(CLI::Range(8u, 4u << 20));
   CLI11_PARSE(app, argc, argv);
   options.role = role == "decode" ? varve::demo::Role::kDecode : varve::demo::Role::kPrefill;
-  if (trace_path.empty()) return serve(varve::demo::generate_trace(requests, 1), options);
-  auto trace = varve::demo::read_trace(trace_path, requests);
+  if (trace_path.empty()) return serve(varve::trace::generate_trace(requests, 1), options);
+  auto trace = varve::trace::read_trace(trace_path, requests);
   if (!trace) {
     std::cerr << "varve_demo: " << trace_path << ": " << trace.error().what() << "\n";
     return 2;

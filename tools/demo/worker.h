@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "client/varve.h"
-#include "tools/demo/trace.h"
+#include "tools/trace/trace.h"
 
 namespace varve::demo {
+
+using trace::kTraceBlockTokens;
+using trace::TraceRequest;
 
 enum class Role : uint8_t { kPrefill, kDecode };
 

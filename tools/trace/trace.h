@@ -12,7 +12,7 @@
 
 #include "common/base/base.h"
 
-namespace varve::demo {
+namespace varve::trace {
 
 struct TraceRequest {
   uint64_t time_ms = 0;
@@ -38,4 +38,4 @@ inline constexpr uint32_t kTraceBlocksMax = 1024;  // per request
 Result<Trace> read_trace(const std::string& path, uint32_t requests);
 Trace generate_trace(uint32_t requests, uint64_t seed);
 
-}  // namespace varve::demo
+}  // namespace varve::trace

@@ -1,11 +1,11 @@
 // Trace: the JSON lines reader and the generator.
-#include "tools/demo/trace.h"
+#include "tools/trace/trace.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-namespace varve::demo {
+namespace varve::trace {
 
 namespace {
 
@@ -122,4 +122,4 @@ Trace generate_trace(uint32_t requests, uint64_t seed) {
   return trace;
 }
 
-}  // namespace varve::demo
+}  // namespace varve::trace

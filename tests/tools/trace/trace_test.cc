@@ -1,13 +1,13 @@
-// Goal: the demo's trace reader takes what the published files hold, names what it cannot read, and
+// Goal: the reader of traces takes what the published files hold, names what it cannot read, and
 // the generator is a function of its seed with a prefix structure that can hit.
-#include "tools/demo/trace.h"
+#include "tools/trace/trace.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <fstream>
 
-namespace varve::demo {
+namespace varve::trace {
 namespace {
 
 std::string write_file(const std::string& text) {
@@ -66,4 +66,4 @@ TEST(Trace, TheGeneratorIsAFunctionOfItsSeed) {
 }
 
 }  // namespace
-}  // namespace varve::demo
+}  // namespace varve::trace
