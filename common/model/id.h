@@ -13,9 +13,15 @@ namespace varve {
 // 32-byte content address of one run of tokens under one format, chained over the prefix.
 using BaseId = Digest;
 
+// Who may share, by number: from 1 in each node, and never given again. 1 is the one that is always
+// there.
+inline constexpr uint32_t kDomainDefault = 1;
+
 struct BlockId {
   BaseId base;
   uint32_t rank = 0;
+  // Known to the server only, a client has but one: no part of seeds or placement.
+  uint32_t domain = kDomainDefault;
   auto operator<=>(const BlockId&) const = default;
 };
 

@@ -62,13 +62,14 @@ struct Part {
   Kind kind;
   Message message;  // carries it to the home and back
   Reactor* session_reactor = nullptr;
-  uint32_t shard = 0;          // home
-  void* home = nullptr;        // set by Shard::submit
-  Status status;               // set by the home
-  Back on_back = nullptr;      // runs on the session shard
-  void* owner = nullptr;       // the session's request
-  uint64_t session = 0;        // who holds what the home keeps for it
-  Nanos deadline_ns = kNever;  // absolute, monotonic clock of this process
+  uint32_t shard = 0;                // home
+  void* home = nullptr;              // set by Shard::submit
+  Status status;                     // set by the home
+  Back on_back = nullptr;            // runs on the session shard
+  void* owner = nullptr;             // the session's request
+  uint64_t session = 0;              // who holds what the home keeps for it
+  uint32_t domain = kDomainDefault;  // of all that it names
+  Nanos deadline_ns = kNever;        // absolute, monotonic clock of this process
 };
 
 // What shall never be found again (I10): the ids of this home, or of a lineage or the domain

@@ -164,11 +164,17 @@ struct SessionScope {
   void fail_slow(Slow kind, Status cause);
   // Something that the session held is gone: it looks again whether it is at rest.
   void something_ended() { context.reactor.make_ready(task); }
+  // Whose the part is: what it holds at a home, and what it may see there.
+  void sign(Part& part) const {
+    part.session = id;
+    part.domain = domain;
+  }
   bool over() const { return ending || !failure.ok(); }
 
   SessionContext& context;
   Task& task;
   uint64_t id = 0;
+  uint32_t domain = kDomainDefault;
   class Lane* urgent = nullptr;
   std::string client;  // its name, printable
   bool ending = false;

@@ -48,7 +48,7 @@ void Fences::fence(uint64_t op, const wire::Cancel& body, const PullPart& pull) 
   part.status = Status();
   part.on_back = on_fenced;
   part.owner = fence;
-  part.session = scope_.id;
+  scope_.sign(part);
   part.pull = &pull;
   part.number = pull.number;
   part.position = body.block;

@@ -358,7 +358,7 @@ void Grants::submit(Grant& grant, Part& part, Part::Back on_back) {
   part.status = Status();
   part.on_back = on_back;
   part.owner = &grant;
-  part.session = scope_.id;
+  scope_.sign(part);
   scope_.context.shards[grant.shard]->submit(part);
 }
 

@@ -62,7 +62,7 @@ void Leases::post_release(SessionLease& lease, uint32_t shard, uint32_t keep_bel
   part.status = Status();
   part.on_back = on_back;
   part.owner = owner;
-  part.session = scope_.id;
+  scope_.sign(part);
   part.lease = lease.by_shard[shard];
   part.keep_below = keep_below;
   if (keep_below == 0) lease.by_shard[shard] = 0;
@@ -142,7 +142,7 @@ void Leases::renew(uint64_t op, uint64_t id, uint32_t lease_ms) {
     part.status = Status();
     part.on_back = on_renewed;
     part.owner = lease;
-    part.session = scope_.id;
+    scope_.sign(part);
     part.lease = lease->by_shard[s];
     part.lease_ms = lease->renew_ms;
     ++lease->parts_out;

@@ -67,6 +67,7 @@ void LiveSession::open(const Open& open, Lane& urgent, Pool<LiveSession>& pool) 
   in_use_ = true;
   leaving_ = false;
   scope_.id = open.id;
+  scope_.domain = open.domain;
   scope_.urgent = &urgent;
   scope_.ending = false;
   scope_.failure = Status();
@@ -354,7 +355,7 @@ void LiveSession::leave() {
     part.status = Status();
     part.on_back = on_gone;
     part.owner = this;
-    part.session = scope_.id;
+    scope_.sign(part);
     scope_.context.shards[s]->submit(part);
   }
 }

@@ -25,6 +25,7 @@ class LiveSession final : public Task, public LaneUser {
   struct Open {
     uint64_t id = 0;
     uint64_t secret = 0;
+    uint32_t domain = kDomainDefault;
     uint64_t credit_bytes = 0;
     std::string client;  // printable
   };
@@ -39,6 +40,7 @@ class LiveSession final : public Task, public LaneUser {
   bool over() const { return scope_.over(); }
   uint64_t id() const { return scope_.id; }
   uint64_t secret() const { return secret_; }
+  uint32_t domain() const { return scope_.domain; }
   uint64_t number() const { return number_; }
   SessionRow row() const;
 

@@ -47,7 +47,7 @@ void Requests::match(uint64_t op, const wire::MatchView& view) {
     part.status = Status();
     part.on_back = on_match_part;
     part.owner = request;
-    part.session = scope_.id;
+    scope_.sign(part);
     part.request = &request->ids;
     part.begin = request->begins[s];
     part.end = request->begins[s + 1];

@@ -109,7 +109,7 @@ PullPart& Requests::fill_part(PendingPull& request, uint32_t shard, uint32_t ran
   part.status = Status();
   part.on_back = on_pull_part;
   part.owner = &request;
-  part.session = scope_.id;
+  scope_.sign(part);
   part.deadline_ns = request.until_ns;
   part.number = ++scope_.context.pull_part_last;
   part.request = &request.ids;

@@ -67,6 +67,7 @@ void Purges::purge(NodePurge& asked) {
     return asked.on_done(asked);
   }
   purge->asked = &asked;
+  purge->domain = asked.domain;
   purge->ids.count = static_cast<uint32_t>(asked.ids.size());
   std::copy(asked.ids.begin(), asked.ids.end(), purge->ids.ids);
   submit(*purge);
@@ -84,6 +85,7 @@ PendingPurge* Purges::begin(wire::PurgeKind what, uint64_t lineage) {
   purge.asked = nullptr;
   purge.op = 0;
   purge.what = what;
+  purge.domain = scope_.domain;
   purge.lineage = lineage;
   purge.ids.count = 0;
   purge.answered = false;
@@ -115,6 +117,7 @@ PurgePart& Purges::fill_part(PendingPurge& purge, uint32_t shard, Part::Back on_
   part.on_back = on_back;
   part.owner = &purge;
   part.session = scope_.id;
+  part.domain = purge.domain;
   part.what = purge.what;
   part.lineage = purge.lineage;
   part.request = &purge.ids;

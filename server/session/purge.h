@@ -20,6 +20,7 @@ struct PendingPurge {
   Purges* purges = nullptr;
   uint64_t op = 0;
   wire::PurgeKind what = wire::PurgeKind::kBlocks;
+  uint32_t domain = kDomainDefault;
   uint64_t lineage = 0;
   NodePurge* asked = nullptr;  // whoever asked, where that is no session
   bool answered = false;       // its client was told that it lasts too long

@@ -38,7 +38,7 @@ void Requests::reserve(uint64_t op, const wire::ReserveView& view) {
     part.status = Status();
     part.on_back = on_reserve_part;
     part.owner = request;
-    part.session = scope_.id;
+    scope_.sign(part);
     part.deadline_ns = request->began_ns + request->hold_ns;
     part.request = &request->ids;
     part.begin = request->begins[s];
@@ -89,7 +89,7 @@ void Requests::merge_reserve(PendingReserve& request) {
     answer.attempt = loan.attempt;
     grants_.begin(*request.grants[used++], {request.op,
                                             i,
-                                            {request.ids.ids[i], request.rank},
+                                            {request.ids.ids[i], request.rank, scope_.domain},
                                             &request.format->tables[request.rank],
                                             request.format->counts,
                                             loan,

@@ -28,7 +28,7 @@ namespace varve {
 struct SessionOptions {
   std::string token;  // empty = loopback peers only
   Digest domain_salt;
-  uint32_t domain = 1;
+  uint32_t domain = kDomainDefault;
   Digest node;
   uint64_t boot_id = 0;
   uint64_t epoch = 1;
@@ -87,6 +87,7 @@ struct SessionRow {
 // inside purge(); with kTimedOut it goes on behind it.
 struct NodePurge {
   wire::PurgeKind what = wire::PurgeKind::kBlocks;
+  uint32_t domain = kDomainDefault;
   uint64_t lineage = 0;     // kLineage: xxh3 of its text
   std::vector<BaseId> ids;  // kBlocks: 1 .. kIdsMax
   wire::Purged answer;      // out

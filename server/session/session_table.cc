@@ -166,6 +166,7 @@ void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {
   do {
     open.secret = env_.entropy.next64();
   } while (open.secret == 0);
+  open.domain = context_.options.domain;
   open.credit_bytes = std::min(view.body.pull_credit_bytes, context_.options.credit_bytes_max);
   open.client = printable_name(view.name);
   session->open(open, lane, sessions_);
@@ -197,7 +198,7 @@ void Table::welcome(Lane& lane, uint64_t op, const LiveSession& session) {
   body.session_secret = session.secret();
   body.boot_id = options.boot_id;
   body.epoch = options.epoch;
-  body.domain = options.domain;
+  body.domain = session.domain();
   body.k = options.scheme.k;
   body.m = options.scheme.m;
   body.lease_ms_max = options.lease_ms_max;
