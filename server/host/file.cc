@@ -102,6 +102,21 @@ bool read_file(const std::string& path, std::string* content) {
   return n == 0;
 }
 
+Failure read_secrets(const std::string& path, std::string* content, bool* found) {
+  VARVE_ASSERT(content != nullptr && found != nullptr);
+  content->clear();
+  struct stat info = {};
+  *found = ::stat(path.c_str(), &info) == 0;
+  if (!*found && errno == ENOENT) return {};
+  if (!*found) return environment(path + errno_suffix(errno) + "; check its permissions");
+  if (!S_ISREG(info.st_mode)) return environment(path + " is no regular file; remove it");
+  if ((info.st_mode & 077u) != 0) {
+    return environment(path + " may be read or written by others; chmod 600 it");
+  }
+  if (read_file(path, content)) return {};
+  return environment(path + errno_suffix(errno) + "; restore it or its permissions");
+}
+
 Failure load_config(const std::string& config_file, std::string* text) {
   VARVE_ASSERT(text != nullptr && !config_file.empty());
   const auto refused = [&config_file](const std::string& why) {

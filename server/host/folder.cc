@@ -18,10 +18,10 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-// 8 has lines of targets that the operator drains; 7 says when what a target missed was over, and
-// which start served last; 6 has lines of what targets saw of purges, 5 of drained ones, 4 of
-// generations.
-constexpr uint32_t kRecordsVersion = 8;
+// 9 says which id of a domain was the last; 8 has lines of targets that the operator drains; 7 says
+// when what a target missed was over, and which start served last; 6 has lines of what targets saw
+// of purges, 5 of drained ones, 4 of generations.
+constexpr uint32_t kRecordsVersion = 9;
 constexpr uint32_t kRecordsMax = 32;
 constexpr uint32_t kSlicesRecordedMax = 64;
 
@@ -121,6 +121,7 @@ bool parse_record(const std::string& line, TargetRecord* record) {
 
 constexpr const char* kSaltWord = "salt ";
 constexpr const char* kServedWord = "served ";
+constexpr const char* kDomainsWord = "domains ";
 constexpr const char* kPurgedWord = "purged ";
 constexpr size_t kPurgedMax = 64;
 
@@ -142,6 +143,16 @@ bool parse_served(const std::string& line, TargetList* list) {
   return true;
 }
 
+bool parse_domains(const std::string& line, TargetList* list) {
+  unsigned long long value = 0;
+  int used = 0;
+  const bool one = std::sscanf(line.c_str(), "domains %10llu%n", &value, &used) == 1;
+  if (!one || static_cast<size_t>(used) != line.size() || list->domain_id_last != 0) return false;
+  if (value == 0 || value > ~0u) return false;
+  list->domain_id_last = static_cast<uint32_t>(value);
+  return true;
+}
+
 bool parse_purged(const std::string& line, PurgedRecord* record) {
   unsigned long long domain = 0, domain_generation = 0, lineage = 0, lineage_generation = 0;
   int used = 0;
@@ -160,6 +171,25 @@ std::string purged_text(const PurgedRecord& record) {
                 record.domain_generation, static_cast<unsigned long long>(record.lineage),
                 record.lineage_generation);
   return line;
+}
+
+// A line that is about the node as a whole; false: it is about a target.
+Result<bool> parse_of_node(const std::string& line, TargetList* list) {
+  if (line.starts_with(kSaltWord)) {
+    if (!parse_salt(line, &list->salt_mark)) return Status::corrupt("a line is no mark of a salt");
+  } else if (line.starts_with(kServedWord)) {
+    if (!parse_served(line, list)) return Status::corrupt("a line is no start that served");
+  } else if (line.starts_with(kDomainsWord)) {
+    if (!parse_domains(line, list)) return Status::corrupt("a line is no id of a domain");
+  } else if (line.starts_with(kPurgedWord)) {
+    if (list->purged.size() == kPurgedMax) return Status::corrupt("too many generations");
+    if (!parse_purged(line, &list->purged.emplace_back())) {
+      return Status::corrupt("a line is no generation");
+    }
+  } else {
+    return false;
+  }
+  return true;
 }
 
 // "drained INDEX", "draining INDEX", "from INDEX START" and "missed INDEX FIRST END" (END 0: not
@@ -333,6 +363,9 @@ std::string records_text(const TargetList& list) {
   for (const PurgedRecord& record : list.purged)
     text += purged_text(record);
   if (list.served != 0) text += kServedWord + std::to_string(list.served) + "\n";
+  if (list.domain_id_last != 0) {
+    text += kDomainsWord + std::to_string(list.domain_id_last) + "\n";
+  }
   if (list.salt_mark != 0) {
     char line[32];
     std::snprintf(line, sizeof(line), "%s%016llx\n", kSaltWord,
@@ -352,44 +385,20 @@ Result<TargetList> parse_records(std::string_view text) {
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return Status::corrupt("its last line is cut off");
-    if (text.starts_with(kSaltWord)) {
-      if (!parse_salt(std::string(text.substr(0, end)), &list.salt_mark)) {
-        return Status::corrupt("a line is no mark of a salt");
-      }
-      text.remove_prefix(end + 1);
-      continue;
-    }
-    if (text.starts_with(kServedWord)) {
-      if (!parse_served(std::string(text.substr(0, end)), &list)) {
-        return Status::corrupt("a line is no start that served");
-      }
-      text.remove_prefix(end + 1);
-      continue;
-    }
-    if (text.starts_with(kPurgedWord)) {
-      if (list.purged.size() == kPurgedMax) return Status::corrupt("too many generations");
-      if (!parse_purged(std::string(text.substr(0, end)), &list.purged.emplace_back())) {
-        return Status::corrupt("a line is no generation");
-      }
-      text.remove_prefix(end + 1);
-      continue;
-    }
-    if (is_word(text)) {
-      if (!parse_word(std::string(text.substr(0, end)), records)) {
-        return Status::corrupt("a line on a target is not one, or its target is not there");
-      }
-      text.remove_prefix(end + 1);
-      continue;
+    const std::string line(text.substr(0, end));
+    text.remove_prefix(end + 1);
+    VARVE_TRY(const bool of_node, parse_of_node(line, &list));
+    if (of_node) continue;
+    if (is_word(line)) {
+      if (parse_word(line, records)) continue;
+      return Status::corrupt("a line on a target is not one, or its target is not there");
     }
     TargetRecord record;
-    if (!parse_record(std::string(text.substr(0, end)), &record)) {
-      return Status::corrupt("a line is no target");
-    }
+    if (!parse_record(line, &record)) return Status::corrupt("a line is no target");
     for (const TargetRecord& other : records) {
       if (other.index == record.index) return Status::corrupt("a target stands in it twice");
     }
     records.push_back(std::move(record));
-    text.remove_prefix(end + 1);
   }
   return list;
 }

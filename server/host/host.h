@@ -38,6 +38,9 @@ std::string errno_suffix(int32_t errno_value);
 
 // At most 1 MiB. False with errno when it cannot be read; ENOENT is an answer, not a fault.
 [[nodiscard]] bool read_file(const std::string& path, std::string* content);
+// A file that nobody else may read or write (mode 0600), whole; refused otherwise, with the remedy.
+// `*found` is false where there is none.
+Failure read_secrets(const std::string& path, std::string* content, bool* found);
 // A file of settings, whole; a failure is one of the setting (kExitUsage).
 Failure load_config(const std::string& config_file, std::string* text);
 enum class Durability : uint8_t { kNone, kPowerCut };
@@ -64,8 +67,9 @@ Failure lock_folder(const std::string& folder);
 
 struct Identity {
   std::byte node_uuid[16] = {};
-  Digest domain_salt;   // secret: base ids are unguessable and differ from domain to domain
-  bool is_new = false;  // made at this start
+  Digest domain_salt;           // secret: base ids are unguessable and differ from domain to domain
+  bool is_new = false;          // made at this start
+  uint32_t domain_id_last = 0;  // the largest that any domain of this node ever had; 0 = not known
 };
 Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity);  // H1
 // `option`: which setting names the file.
@@ -109,6 +113,7 @@ struct TargetList {
   // The latest start whose targets all counted it, so that it served; 0 = not known. One that ended
   // before has a generation, too.
   uint32_t served = 0;
+  uint32_t domain_id_last = 0;  // as in Identity: so that no id is given twice, whatever is lost
 };
 // Tells one salt from another and nothing else of it; never 0.
 uint64_t salt_mark(const Digest& salt);

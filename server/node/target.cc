@@ -352,10 +352,10 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   if (!agreed) return {kExitTargetRefused, std::string("targets: ") + agreed.error().what()};
   *common = *agreed;
   VARVE_ASSERT(common->boot_generation > before.boot_generation);
-  return save_records(
-      start.config.data_dir,
-      {common->boot_generation, common->slices, start.config.scheme, before.records,
-       purged_of(common->generations), salt_mark(start.identity.domain_salt), before.served});
+  return save_records(start.config.data_dir,
+                      {common->boot_generation, common->slices, start.config.scheme, before.records,
+                       purged_of(common->generations), salt_mark(start.identity.domain_salt),
+                       before.served, start.identity.domain_id_last});
 }
 
 Failure prepare_sound(const Start& start, const flash::CommonStart& common,
@@ -438,10 +438,11 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
     note_witness(witness, &record);
     if (record.index < targets.size()) targets[record.index].witness = std::move(witness);
   }
-  return save_records(start.config.data_dir,
-                      {common.boot_generation, common.slices, start.config.scheme,
-                       std::move(records), purged_of(common.generations),
-                       salt_mark(start.identity.domain_salt), common.boot_generation});
+  return save_records(
+      start.config.data_dir,
+      {common.boot_generation, common.slices, start.config.scheme, std::move(records),
+       purged_of(common.generations), salt_mark(start.identity.domain_salt), common.boot_generation,
+       start.identity.domain_id_last});
 }
 
 // Fewer sound targets than fragments of a block: what that costs is said once, and loudly.

@@ -24,6 +24,33 @@ TEST(HostFile, WhatIsReplacedIsReadBackAndNothingIsLeftBeside) {
   }
 }
 
+// Secrets that others may read or write are none any more: the start says so and takes nothing.
+TEST(HostFile, AFileOfSecretsIsItsOwnersOnly) {
+  test::HostFolder folder;
+  const std::string path = folder.path() + "/secrets";
+  std::string content;
+  bool found = true;
+  EXPECT_TRUE(read_secrets(path, &content, &found).ok());
+  EXPECT_FALSE(found);
+  folder.put("secrets", "a secret");
+  for (const mode_t mode : {0640, 0604, 0602, 0620, 0601, 0777}) {
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    const Failure failure = read_secrets(path, &content, &found);
+    EXPECT_EQ(failure.exit_code, kExitEnvironment);
+    EXPECT_EQ(failure.text, path + " may be read or written by others; chmod 600 it");
+    EXPECT_TRUE(content.empty());
+  }
+  for (const mode_t mode : {0600, 0400}) {
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    EXPECT_TRUE(read_secrets(path, &content, &found).ok());
+    EXPECT_TRUE(found);
+    EXPECT_EQ(content, "a secret");
+  }
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(read_secrets(path, &content, &found).text.find("no regular file"), std::string::npos);
+}
+
 // Expect: one sentence each, with the path, and no waiting for the writer of a pipe.
 TEST(HostFile, AFileOfSettingsIsARegularOneOfModestSize) {
   test::HostFolder folder;
