@@ -1,4 +1,4 @@
-// ClientHoldsOp: what all sessions of the daemon hold, page by page, as one event.
+// ClientHoldsOp: what all sessions of a domain hold, page by page, as one event.
 #pragma once
 
 #include "client/core.h"

@@ -205,7 +205,7 @@ struct PurgeResult {
   // Estimate: when the last of it is overwritten or discarded; 0 nothing was there, ~0 unknown.
   Nanos erased_ns = 0;
 };
-// What a session of the daemon, any client's, keeps from being evicted, or reserved.
+// What a session of the same domain, any client's, keeps from being evicted, or reserved.
 struct HoldRow {
   uint64_t session = 0;
   uint64_t number = 0;  // rises over all holds of a boot
@@ -323,7 +323,7 @@ class ClientCore {
   virtual Result<OpId> renew(RenewRequest request) = 0;
   virtual void release(uint64_t lease) = 0;
   virtual Nanos lease_left_ns(uint64_t lease) const = 0;  // 0: it is over, or none of ours
-  // What all sessions of the daemon hold: for tools. Not in one instant: what began or ended
+  // What all sessions of our domain hold: for tools. Not in one instant: what began or ended
   // meanwhile may be missing.
   virtual Result<OpId> holds(HoldsRequest request) = 0;
   virtual Result<OpId> purge(PurgeRequest request) = 0;

@@ -45,7 +45,7 @@ varve_room(server/control DEPS common/base common/metrics common/model common/ti
 varve_room(server/monitor DEPS common/base common/metrics
            LIBS prometheus-cpp::core civetweb::civetweb)
 varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier server/op server/shard
-                            server/session server/host server/control server/monitor)
+                            server/session server/host server/control server/monitor server/tenant)
 varve_program(varved server DEPS common/base common/time server/config server/host server/control
                                  server/node)
 if(TARGET varved)

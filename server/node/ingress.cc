@@ -39,7 +39,7 @@ struct LookTiers {
 struct ListHolds {
   SessionTable* sessions;
   control::PageAsk page;
-  std::vector<wire::Hold> rows = {};
+  std::vector<SessionHold> rows = {};
   uint64_t next = 0;
   void on_core() { next = sessions->list_holds(page.cursor, page.rows_max, &rows); }
 };
@@ -403,7 +403,8 @@ control::Answer<control::Page<control::Hold>> NodeIngress::holds(const control::
   if (!listed) return listed.refusal();
   control::Page<control::Hold> out;
   out.next_cursor = listed->next;
-  for (const wire::Hold& hold : listed->rows) {
+  for (const SessionHold& row : listed->rows) {
+    const wire::Hold& hold = row.hold;
     const std::string_view name(hold.name, sizeof(hold.name));
     out.rows.push_back({hold.hold, hold_kind(hold.kind), hold.session,
                         std::string(name.substr(0, name.find('\0'))), hold.age_ns, hold.left_ns,

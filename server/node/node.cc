@@ -133,8 +133,7 @@ Failure build_shard(Node& node, ShardThread& thread) {
 
 SessionOptions session_options(Node& node) {
   SessionOptions options;
-  options.token = node.token;
-  options.domain_salt = node.identity.domain_salt;
+  options.domains = node.domains.now();
   options.node = Sha256().update(node.identity.node_uuid).finish();
   while (node.boot_id == 0)
     node.boot_id = node.entropy.next64();
@@ -264,6 +263,9 @@ Failure prepare(Node& node) {
   }
   if (failure.ok()) failure = node.book.load(node.config.data_dir);
   if (failure.ok()) failure = load_identity(node.config.data_dir, node.entropy, &node.identity);
+  if (failure.ok()) {
+    failure = node.domains.load(node.config.data_dir, node.token, &node.identity);
+  }
   if (failure.ok()) {
     failure = prepare_targets(node.config, node.identity, node.entropy, &node.targets);
   }

@@ -26,6 +26,7 @@
 #include "server/host/host.h"
 #include "server/node/call.h"
 #include "server/node/degraded.h"
+#include "server/node/domain_book.h"
 #include "server/node/format_book.h"
 #include "server/node/target.h"
 #include "server/node/watch.h"
@@ -97,6 +98,7 @@ struct Node {
   uint64_t boot_id = 0;
   Nanos started_ns = 0;
   FormatBook book;
+  DomainBook domains;
   std::string control_token;
 
   // N4: these, the states of `targets`, and targets.list.

@@ -60,9 +60,17 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
   follows = std::make_unique<Pool<Follow>>(options.follows_sum_max, shard_count);
   lost_rows.reserve(wire::kLostMax);
   hold_rows.reserve(kHoldRowsMax + 1);
+  held.reserve(kHoldRowsMax);
+  domains_set(options.domains);
 }
 
 SessionContext::~SessionContext() = default;
+
+void SessionContext::domains_set(Domains now) {
+  domains = std::move(now);
+  for (const Domain& domain : domains.all())
+    domain_metrics.introduce(domain, metric_set);
+}
 
 void FormatNotes::note(const SessionFormat& format) {
   if (known_.size() >= kKnownMax || fresh_.size() >= kFreshMax) return;  // when it comes again

@@ -12,6 +12,7 @@
 #include "common/metrics/metrics.h"
 #include "common/wire/wire.h"
 #include "server/op/part.h"
+#include "server/session/domain_metric.h"
 #include "server/session/session.h"
 #include "server/shard/shard.h"
 
@@ -113,6 +114,7 @@ struct SessionContext {
   // The counters of a fingerprint, in the metrics from its first time on. At most formats_max, then
   // all others share one: a peer chooses fingerprints as it likes (M2: never a name twice).
   FormatCounts& counts_of(const Digest& fingerprint);
+  void domains_set(Domains now);
   void post_to_home(const PullPart& part, Message& message) {
     (part.shard == kHere ? reactor : shards[part.shard]->reactor()).post(message);
   }
@@ -128,6 +130,8 @@ struct SessionContext {
   LogLimit opened_log{kSecond}, ended_log{kSecond}, format_log{kSecond},
       refused_format_log{kSecond};
   SessionMetrics metrics;
+  Domains domains;
+  DomainMetrics domain_metrics;
   MetricSet* metric_set = nullptr;  // where `metrics` are registered
   std::vector<std::unique_ptr<FormatCounts>> format_counts;
   std::unique_ptr<FormatTable> formats;
@@ -143,7 +147,8 @@ struct SessionContext {
   bool raising = false;  // a purge of a lineage or the domain is on its way
   std::unique_ptr<Pool<Follow>> follows;
   std::vector<wire::LostExtent> lost_rows;  // of one LOST
-  std::vector<wire::Hold> hold_rows;        // of one HELD
+  std::vector<SessionHold> hold_rows;       // of one HELD, or of a page of the operator's
+  std::vector<wire::Hold> held;             // the same, as HELD has them
   // Never reused within a boot.
   uint64_t lease_last = 0;
   uint64_t hold_last = 0;
@@ -175,6 +180,7 @@ struct SessionScope {
   Task& task;
   uint64_t id = 0;
   uint32_t domain = kDomainDefault;
+  DomainCounts* counts = nullptr;  // of it, for a session
   class Lane* urgent = nullptr;
   std::string client;  // its name, printable
   bool ending = false;

@@ -92,6 +92,7 @@ void DataOut::hand_over(Out& out, DataSend& send) {
   out.queued_bytes += bytes;
   ++out.queued_sends;
   scope_.context.metrics.pulled_bytes.add(bytes);
+  scope_.counts->pulled_bytes.add(bytes);
   out.lane->send(send.request);
 }
 

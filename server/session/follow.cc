@@ -140,6 +140,7 @@ void Requests::find_grants(Follow& follow) {
             [&pull](uint16_t a, uint16_t b) { return pull.ids.ids[a] < pull.ids.ids[b]; });
   for (const auto& grant : scope_.context.grants->all()) {
     if (grant->state == Grant::State::kFree || grant->block.rank != follow.rank) continue;
+    if (grant->block.domain != scope_.domain) continue;  // not even that it is there
     const BaseId& base = grant->block.base;
     auto at = std::lower_bound(order.begin(), end, base, [&pull](uint16_t i, const BaseId& id) {
       return pull.ids.ids[i] < id;

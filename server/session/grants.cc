@@ -226,6 +226,7 @@ void Grants::received(ExtentReceive& receive) {
   progress.busy = 0;
   --grant->receives;
   scope_.context.metrics.pushed_bytes.add(receive.bytes);
+  scope_.counts->pushed_bytes.add(receive.bytes);
   if (grant->state == Grant::State::kDraining) return try_abort(*grant);
   VARVE_ASSERT(grant->state == Grant::State::kReceiving);
   // The pieces were just written by the socket: they are in the cache now and not later.
@@ -368,7 +369,10 @@ void Grants::on_committed(Part& part) {
   Grants& grants = *grant.grants;
   SessionContext& context = grants.scope_.context;
   context.metrics.commit_ns.record(context.reactor.now_ns() - grant.commit_began_ns);
-  if (part.status.ok()) grant.counts->pushed_blocks.add();
+  if (part.status.ok()) {
+    grant.counts->pushed_blocks.add();
+    grants.scope_.counts->pushed_blocks.add();
+  }
   followers_end(grant, part.status.ok() ? Code::kOk : Code::kCancelled);
   grants.answer(grant, part.status);
   grants.finish(grant);

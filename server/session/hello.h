@@ -11,9 +11,10 @@ namespace varve {
 
 enum class PeerPlace : uint8_t { kLoopback, kElsewhere };
 
-// Ok, or why this HELLO is refused: credential, version, lane, credit. The credential comes first,
-// so that a stranger learns nothing else (N2); `what` never contains the token.
-Status check_hello(const wire::HelloView& hello, const SessionOptions& options, PeerPlace peer);
+// The domain of this HELLO's token, or why it is refused: credential, version, lane, credit. The
+// credential comes first, so that a stranger learns nothing else (N2); `what` never contains it.
+Result<uint32_t> check_hello(const wire::HelloView& hello, const Domains& domains,
+                             uint64_t credit_bytes_min, PeerPlace peer);
 
 // For a refused HELLO of another version: what this server speaks and what the client asked for.
 std::string version_text(uint16_t client_min, uint16_t client_max);

@@ -19,8 +19,8 @@ struct Times {
 
 class Rows {
  public:
-  Rows(Nanos now_ns, uint64_t cursor, std::vector<wire::Hold>& rows)
-      : now_ns_(now_ns), cursor_(cursor), rows_(rows) {
+  Rows(Nanos now_ns, uint32_t domain, uint64_t cursor, std::vector<SessionHold>& rows)
+      : now_ns_(now_ns), domain_(domain), cursor_(cursor), rows_(rows) {
     VARVE_ASSERT(rows.capacity() > kHoldRowsMax, rows.capacity());
     rows.clear();
   }
@@ -28,13 +28,14 @@ class Rows {
   // `row` names kind, hold, bytes and count.
   void add(wire::Hold row, const SessionScope& scope, const Times& times) {
     if (row.hold < cursor_) return;
+    if (domain_ != kEveryDomain && domain_ != scope.domain) return;
     VARVE_ASSERT(row.hold > 0);
     VARVE_ASSERT(times.began_ns <= now_ns_, times.began_ns, now_ns_);
     row.session = scope.id;
     row.age_ns = now_ns_ - times.began_ns;
     row.left_ns = times.until_ns > now_ns_ ? times.until_ns - now_ns_ : 0;
     std::memcpy(row.name, scope.client.data(), std::min(scope.client.size(), sizeof(row.name)));
-    rows_.push_back(row);
+    rows_.push_back({row, scope.domain});
     std::push_heap(rows_.begin(), rows_.end(), is_before);
     if (rows_.size() <= kHoldRowsMax) return;
     std::pop_heap(rows_.begin(), rows_.end(), is_before);  // the highest number waits
@@ -44,21 +45,25 @@ class Rows {
 
   uint64_t finish() {
     std::sort_heap(rows_.begin(), rows_.end(), is_before);
-    return cut_ ? rows_.back().hold + 1 : 0;
+    return cut_ ? rows_.back().hold.hold + 1 : 0;
   }
 
  private:
-  static bool is_before(const wire::Hold& a, const wire::Hold& b) { return a.hold < b.hold; }
+  static bool is_before(const SessionHold& a, const SessionHold& b) {
+    return a.hold.hold < b.hold.hold;
+  }
   const Nanos now_ns_;
+  const uint32_t domain_;
   const uint64_t cursor_;
-  std::vector<wire::Hold>& rows_;
+  std::vector<SessionHold>& rows_;
   bool cut_ = false;
 };
 
 }  // namespace
 
-uint64_t list_holds(const SessionContext& context, uint64_t cursor, std::vector<wire::Hold>& rows) {
-  Rows out(context.reactor.now_ns(), cursor, rows);
+uint64_t list_holds(const SessionContext& context, uint32_t domain, uint64_t cursor,
+                    std::vector<SessionHold>& rows) {
+  Rows out(context.reactor.now_ns(), domain, cursor, rows);
   for (const auto& lease : context.leases->all()) {
     if (lease->id == 0) continue;
     wire::Hold row;

@@ -82,6 +82,9 @@ void LiveSession::open(const Open& open, Lane& urgent, Pool<LiveSession>& pool) 
   heard_ns_ = opened_ns_ = scope_.context.reactor.now_ns();
   scope_.context.reactor.arm(idle_, scope_.context.options.idle_ms_max * kMillisecond / 2);
   scope_.context.metrics.sessions.add(1);
+  scope_.counts = scope_.context.domain_metrics.find(open.domain);
+  VARVE_ASSERT(scope_.counts != nullptr, open.domain);
+  scope_.counts->sessions.add(1);
   scope_.context.metrics.opened.add();
   uint64_t swallowed = 0;
   if (scope_.context.opened_log.admit(heard_ns_, &swallowed)) {
@@ -234,13 +237,16 @@ void LiveSession::introduce(SessionFormat& format) {
        swallowed);
 }
 
-// Every session may ask: that it may, its token said when it came (N2).
+// Every session may ask, of its own domain: that it may, its token said when it came (N2).
 void LiveSession::list_holds(uint64_t op, uint64_t cursor) {
   SessionContext& context = scope_.context;
   context.metrics.holds.add();
   wire::Held body;
-  body.cursor = varve::list_holds(context, cursor, context.hold_rows);
-  scope_.reply(context.encoder().held(op, body, context.hold_rows));
+  body.cursor = varve::list_holds(context, scope_.domain, cursor, context.hold_rows);
+  context.held.clear();
+  for (const SessionHold& row : context.hold_rows)
+    context.held.push_back(row.hold);
+  scope_.reply(context.encoder().held(op, body, context.held));
 }
 
 SessionRow LiveSession::row() const {
@@ -249,6 +255,7 @@ SessionRow LiveSession::row() const {
   SessionRow row;
   row.number = number_;
   row.id = scope_.id;
+  row.domain = scope_.domain;
   row.client = scope_.client;
   if (urgent_ != nullptr) row.peer = urgent_->peer();
   row.age_ns = now_ns - opened_ns_;
@@ -369,6 +376,7 @@ void LiveSession::on_gone(Part& part) {
   self.formats_.clear();
   self.scope_.context.metrics.formats.set(self.scope_.context.formats->count());
   self.scope_.context.metrics.sessions.add(-1);
+  self.scope_.counts->sessions.add(-1);
   self.in_use_ = false;
   self.secret_ = 0;
   self.pool_->give(&self);

@@ -7,6 +7,7 @@ namespace varve {
 void Requests::refuse_match(uint64_t op, uint32_t count, Code code) {
   scope_.context.metrics.requests_refused[static_cast<uint8_t>(code)].add();
   scope_.context.metrics.match_refused.add(count);
+  scope_.counts->match_ids[static_cast<uint8_t>(outcome_of(code))].add(count);
   wire::Matched body;
   body.code = static_cast<uint8_t>(code);
   body.boot_id = scope_.context.options.boot_id;
@@ -98,6 +99,9 @@ void Requests::count_match(const PendingMatch& request, uint32_t n_blocks) {
   SessionMetrics& metrics = scope_.context.metrics;
   const uint32_t rest = request.ids.count - n_blocks;
   (request.answer.code == 0 ? metrics.match_misses : metrics.match_refused).add(rest);
+  const RequestOutcome outcome = outcome_of(static_cast<Code>(request.answer.code));
+  scope_.counts->match_ids[static_cast<uint8_t>(outcome)].add(rest);
+  scope_.counts->match_ids[static_cast<uint8_t>(RequestOutcome::kHit)].add(n_blocks);
   for (uint32_t i = 0; i < n_blocks; ++i) {
     const bool dram = request.tiers[i] == wire::TierKind::kDram;
     (dram ? metrics.match_hits_dram : metrics.match_hits_flash).add();

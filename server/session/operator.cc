@@ -15,13 +15,13 @@ Operator::Operator(SessionContext& context)
   scope_.client = "the control plane";
 }
 
-uint64_t Operator::list_holds(uint64_t cursor, uint32_t rows_max, std::vector<wire::Hold>* rows) {
+uint64_t Operator::list_holds(uint64_t cursor, uint32_t rows_max, std::vector<SessionHold>* rows) {
   VARVE_ASSERT(rows_max > 0 && rows_max <= kHoldRowsMax, rows_max);
-  const uint64_t next = varve::list_holds(context_, cursor, context_.hold_rows);
-  const std::vector<wire::Hold>& all = context_.hold_rows;
+  const uint64_t next = varve::list_holds(context_, kEveryDomain, cursor, context_.hold_rows);
+  const std::vector<SessionHold>& all = context_.hold_rows;
   const size_t count = std::min<size_t>(all.size(), rows_max);
   rows->assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
-  return count < all.size() ? all[count].hold : next;
+  return count < all.size() ? all[count].hold.hold : next;
 }
 
 uint64_t Operator::list_sessions(const Pool<LiveSession>& sessions, uint64_t cursor,

@@ -14,6 +14,13 @@ void Requests::refuse_pull(uint64_t op, Code code) {
   scope_.reply(scope_.context.encoder().pulled(op, body, {}));
 }
 
+void Requests::refuse_pull(uint64_t op, const wire::PullView& view, Code code) {
+  if (view.wants.size() == 0) {
+    scope_.counts->pull_blocks[static_cast<uint8_t>(outcome_of(code))].add(view.ids.size());
+  }
+  refuse_pull(op, code);
+}
+
 Status Requests::check_pull(const wire::PullView& view, const SessionFormat* format,
                             ExtentRange* range) {
   const wire::Pull& body = view.body;
@@ -42,20 +49,20 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
   SessionContext& context = scope_.context;
   context.metrics.pulls.add();
   context.metrics.wants.add(view.wants.size());
-  if (Status status = admit(op); !status.ok()) return refuse_pull(op, status.code());
+  if (Status status = admit(op); !status.ok()) return refuse_pull(op, view, status.code());
   const wire::Pull& body = view.body;
   const SessionFormat* format = formats_.find(body.format);
   ExtentRange range;
   if (Status status = check_pull(view, format, &range); !status.ok()) {
-    return refuse_pull(op, status.code());
+    return refuse_pull(op, view, status.code());
   }
   const SessionLease* lease = nullptr;
   if (body.lease != 0) {  // I4: expired, or of an earlier boot: refused before memory is touched
     lease = body.boot_id == context.options.boot_id ? leases_.find(body.lease) : nullptr;
-    if (lease == nullptr) return refuse_pull(op, Code::kTimedOut);
+    if (lease == nullptr) return refuse_pull(op, view, Code::kTimedOut);
   }
   PendingPull* request = context.pulls->take();
-  if (request == nullptr) return refuse_pull(op, Code::kOverloaded);
+  if (request == nullptr) return refuse_pull(op, view, Code::kOverloaded);
   take_ids(*request, view.ids);
   begin(*request, op, format);
   begin_pull(*request, body.deadline_ns);
@@ -259,8 +266,23 @@ void Requests::answer_pull(PendingPull& request) {
   }
   body.count = request.lease_over ? 0 : request.ids.count;
   if (request.follow == nullptr) learn(request);  // a follow is as fast as its pusher
+  count_pull(request);
   scope_.reply(context.encoder().pulled(request.op, body, {request.codes.data(), body.count}));
   finish(request);
+}
+
+// Once per block, of what its client is told. Single extents are parts of a pull that was counted,
+// and follows have counters of their own.
+void Requests::count_pull(const PendingPull& request) {
+  if (request.follow != nullptr || request.want_count > 0) return;
+  for (uint32_t i = 0; i < request.ids.count; ++i) {
+    RequestOutcome outcome = outcome_of(static_cast<Code>(request.codes[i]));
+    if (request.codes[i] == static_cast<uint8_t>(Code::kOk)) outcome = RequestOutcome::kHit;
+    if (request.codes[i] == static_cast<uint8_t>(Code::kUnavailable))
+      outcome = RequestOutcome::kMiss;
+    if (request.lease_over) outcome = RequestOutcome::kTimeout;  // none of it counts
+    scope_.counts->pull_blocks[static_cast<uint8_t>(outcome)].add();
+  }
 }
 
 // An eighth of each finished pull's rate goes into the mean.

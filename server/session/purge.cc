@@ -21,7 +21,7 @@ const char* kind_text(wire::PurgeKind what) {
     case wire::PurgeKind::kLineage:
       return "a lineage";
     case wire::PurgeKind::kDomain:
-      return "the domain";
+      return "all";
   }
   return "?";
 }
@@ -194,9 +194,9 @@ void Purges::end(PendingPurge& purge) {
   context.metrics.purge_ns.record(context.reactor.now_ns() - purge.began_ns);
   // Rare, and what somebody will ask about: each has its line.
   logf(LogLevel::kInfo, "session",
-       "session %016" PRIx64 " of \"%s\" purged %s (%s): %" PRIu64 " blocks, %" PRIu64
+       "session %016" PRIx64 " of \"%s\" purged %s of domain %u (%s): %" PRIu64 " blocks, %" PRIu64
        " bytes, generation %u",
-       scope_.id, scope_.client.c_str(), kind_text(purge.what),
+       scope_.id, scope_.client.c_str(), kind_text(purge.what), purge.domain,
        code_name(static_cast<Code>(purge.answer.code)), purge.answer.blocks, purge.answer.bytes,
        purge.answer.generation);
   if (!purge.answered) answer(purge);
@@ -212,6 +212,9 @@ void Purges::answer(PendingPurge& purge) {
   purge.answered = true;
   if (purge.answer.code != 0) context.metrics.requests_refused[purge.answer.code].add();
   context.metrics.purged_blocks.add(purge.answer.blocks);
+  if (DomainCounts* counts = context.domain_metrics.find(purge.domain); counts != nullptr) {
+    counts->purged_blocks.add(purge.answer.blocks);
+  }
   if (purge.asked != nullptr) {
     NodePurge& asked = *std::exchange(purge.asked, nullptr);
     asked.answer = purge.answer;

@@ -137,6 +137,7 @@ class Requests {
   void merge_reserve(PendingReserve& request);
 
   void refuse_pull(uint64_t op, Code code);
+  void refuse_pull(uint64_t op, const wire::PullView& view, Code code);
   Status check_pull(const wire::PullView& view, const SessionFormat* format, ExtentRange* range);
   void begin_pull(PendingPull& request, Nanos deadline_ns);
   PullPart& fill_part(PendingPull& request, uint32_t shard, uint32_t rank);
@@ -149,6 +150,7 @@ class Requests {
   static void on_lost(Message& message);
   static void on_drain_over(Timer& timer);
   void answer_pull(PendingPull& request);
+  void count_pull(const PendingPull& request);
 
   // follow.cc
   friend void followers_see(Grant& grant);

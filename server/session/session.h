@@ -22,13 +22,13 @@
 #include "common/metrics/metrics.h"
 #include "server/op/part.h"
 #include "server/shard/shard.h"
+#include "server/tenant/tenant.h"
 
 namespace varve {
 
 struct SessionOptions {
-  std::string token;  // empty = loopback peers only
-  Digest domain_salt;
-  uint32_t domain = kDomainDefault;
+  // At the start; a default one without a token: loopback peers only.
+  Domains domains;
   Digest node;
   uint64_t boot_id = 0;
   uint64_t epoch = 1;
@@ -77,10 +77,17 @@ struct SessionOptions {
 struct SessionRow {
   uint64_t number = 0;  // rises from session to session of a boot
   uint64_t id = 0;
+  uint32_t domain = kDomainDefault;
   std::string client, peer;  // printable; its address
   Nanos age_ns = 0, quiet_ns = 0;
   uint32_t lanes = 0, formats = 0, requests = 0, leases = 0, grants = 0;
   bool ending = false;
+};
+
+// Of any session.
+struct SessionHold {
+  wire::Hold hold;
+  uint32_t domain = kDomainDefault;
 };
 
 // A purge that no session asks for. Lives with its owner until on_done, which comes once, maybe
@@ -114,10 +121,13 @@ class SessionTable {
   // At most `rows_max` rows, from `cursor` on, in rising order; answers where the next page begins,
   // 0 when there is none.
   virtual uint64_t list_holds(uint64_t cursor, uint32_t rows_max,
-                              std::vector<wire::Hold>* rows) = 0;
+                              std::vector<SessionHold>* rows) = 0;
   virtual uint64_t list_sessions(uint64_t cursor, uint32_t rows_max,
                                  std::vector<SessionRow>* rows) = 0;
   virtual bool close_session(uint64_t id, Status cause) = 0;  // false: there is none
+  // From now on HELLO knows these. Sessions of others end; those of a domain whose token changed
+  // stay.
+  virtual void domains_set(Domains domains) = 0;
   virtual void purge(NodePurge& purge) = 0;
   // Formats, as they are encoded, that sessions came with and nobody has taken yet; each is given
   // out once in a boot, unless it was said to be known.

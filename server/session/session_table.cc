@@ -31,10 +31,11 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   }
   uint32_t session_count() const override { return sessions_.used(); }
   void register_metrics(MetricSet& metrics) override {
-    context_.metric_set = &metrics;
     context_.metrics.register_in(metrics);
+    context_.domain_metrics.register_in(metrics);
+    context_.metric_set = &metrics;
   }
-  uint64_t list_holds(uint64_t cursor, uint32_t rows_max, std::vector<wire::Hold>* rows) override {
+  uint64_t list_holds(uint64_t cursor, uint32_t rows_max, std::vector<SessionHold>* rows) override {
     return operator_.list_holds(cursor, rows_max, rows);
   }
   uint64_t list_sessions(uint64_t cursor, uint32_t rows_max,
@@ -42,6 +43,7 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
     return Operator::list_sessions(sessions_, cursor, rows_max, rows);
   }
   bool close_session(uint64_t id, Status cause) override;
+  void domains_set(Domains domains) override;
   void purge(NodePurge& purge) override;
   void take_formats(std::vector<std::vector<std::byte>>* out) override {
     context_.format_notes.take(out);
@@ -64,8 +66,8 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
 
  private:
   void hello(Lane& lane, uint64_t op, const wire::HelloView& view);
-  void hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view);
-  void hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view);
+  void hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view, uint32_t domain);
+  void hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view, uint32_t domain);
   void refuse(Lane& lane, uint64_t op, Status cause, const std::string& text = {});
   void welcome(Lane& lane, uint64_t op, const LiveSession& session);
   LiveSession* find(uint64_t id);
@@ -91,7 +93,8 @@ Status Table::listen(const std::string& address, const LinkOptions& link) {
 
 void Table::on_accepted(std::unique_ptr<Link> link) {
   const SessionOptions& options = context_.options;
-  const bool stranger = options.token.empty() && !link->peer_is_loopback();  // N2: not a byte
+  const bool tokenless = !context_.domains.by_default().has_token;
+  const bool stranger = tokenless && !link->peer_is_loopback();  // N2: not a byte
   Lane* lane = nullptr;
   if (!stranger && !draining_ && lanes_.unnamed() < options.lanes_unnamed_max) lane = lanes_.take();
   if (lane == nullptr) {
@@ -133,16 +136,18 @@ void Table::on_frame(Lane& lane, ConstByteSpan head, uint32_t payload_bytes) {
 
 void Table::hello(Lane& lane, uint64_t op, const wire::HelloView& view) {
   const PeerPlace place = lane.peer_is_loopback() ? PeerPlace::kLoopback : PeerPlace::kElsewhere;
-  if (Status checked = check_hello(view, context_.options, place); !checked.ok()) {
-    const bool version = checked.code() == Code::kUnsupported;
-    return refuse(lane, op, checked,
+  const Result<uint32_t> domain =
+      check_hello(view, context_.domains, context_.options.credit_bytes_min, place);
+  if (!domain) {
+    const bool version = domain.error().code() == Code::kUnsupported;
+    return refuse(lane, op, domain.error(),
                   version ? version_text(view.body.version_min, view.body.version_max) : "");
   }
   if (draining_) return refuse(lane, op, Status::unavailable("this server is draining"));
   if (view.body.lane == wire::LaneKind::kUrgent) {
-    hello_urgent(lane, op, view);
+    hello_urgent(lane, op, view, *domain);
   } else {
-    hello_bulk(lane, op, view);
+    hello_bulk(lane, op, view, *domain);
   }
 }
 
@@ -157,7 +162,7 @@ void Table::refuse(Lane& lane, uint64_t op, Status cause, const std::string& tex
   lane.refuse(op, cause, text);
 }
 
-void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {
+void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view, uint32_t domain) {
   LiveSession* session = sessions_.take();
   if (session == nullptr)
     return refuse(lane, op, Status::overloaded("all sessions are taken (varved --sessions)"));
@@ -166,19 +171,19 @@ void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view) {
   do {
     open.secret = env_.entropy.next64();
   } while (open.secret == 0);
-  open.domain = context_.options.domain;
+  open.domain = domain;
   open.credit_bytes = std::min(view.body.pull_credit_bytes, context_.options.credit_bytes_max);
   open.client = printable_name(view.name);
   session->open(open, lane, sessions_);
   welcome(lane, op, *session);
 }
 
-void Table::hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view) {
+void Table::hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view, uint32_t domain) {
   LiveSession* session = find(view.body.session);
-  // An unknown session and a wrong secret get one answer.
+  // An unknown session, one of another domain and a wrong secret get one answer.
   const uint64_t secret = session == nullptr ? 0 : session->secret();
   const bool equal = equal_secret(bytes_view(secret), bytes_view(view.body.session_secret));
-  if (session == nullptr || !equal) {
+  if (session == nullptr || !equal || session->domain() != domain) {
     return refuse(lane, op, Status::unauthorized("no such session, or a wrong session secret"));
   }
   if (session->over()) return refuse(lane, op, Status::unavailable("the session is ending"));
@@ -207,7 +212,9 @@ void Table::welcome(Lane& lane, uint64_t op, const LiveSession& session) {
   body.attempts_max = options.attempts_max;
   body.formats_max = options.formats_max;
   body.node = options.node;
-  body.domain_salt = options.domain_salt;
+  const Domain* domain = context_.domains.find(session.domain());
+  VARVE_ASSERT(domain != nullptr, session.domain());  // else it would be over
+  body.domain_salt = domain->salt;
   if (!lane.send_head(context_.encoder().hello_ok(op, body))) {
     lane.close(Status::overloaded("no room for HELLO_OK"));
   }
@@ -233,6 +240,14 @@ bool Table::close_session(uint64_t id, Status cause) {
   if (session == nullptr) return false;
   session->fail(cause);
   return true;
+}
+
+void Table::domains_set(Domains domains) {
+  context_.domains_set(std::move(domains));
+  for (const auto& session : sessions_.all()) {
+    if (!session->in_use() || context_.domains.find(session->domain()) != nullptr) continue;
+    session->fail(Status::unauthorized("the domain of this session was dropped"));
+  }
 }
 
 // Not in a drain: it would begin behind the look at whether all is at rest.
@@ -275,7 +290,6 @@ Result<std::unique_ptr<SessionTable>> SessionTable::open(Env& env, Reactor& reac
     return Status::invalid("credit_bytes_min is over credit_bytes_max");
   }
   if (!options.scheme.valid()) return Status::invalid("no such scheme");
-  if (options.token.size() > wire::kTokenBytesMax) return Status::invalid("token over 256 bytes");
   std::unique_ptr<SessionTable> table =
       std::make_unique<Table>(env, reactor, std::move(shards), options);
   return table;

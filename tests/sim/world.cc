@@ -50,9 +50,11 @@ void World::boot() {
     if (!status.ok()) fail(std::string("Shard::open: ") + status.what());
   }
   SessionOptions session;
-  entropy_.fill(session.domain_salt.bytes);
-  session.domain_salt = Digest();  // one salt for all lives of the domain
-  session.domain_salt.bytes[0] = std::byte{7};
+  Digest salt;
+  entropy_.fill(salt.bytes);
+  salt = Digest();  // one salt for all lives of the domain
+  salt.bytes[0] = std::byte{7};
+  session.domains = Domains(salt, {});
   session.boot_id = entropy_.next64();
   session.slices = options_.slices;
   session.scheme = options_.scheme;

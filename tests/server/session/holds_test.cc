@@ -12,7 +12,8 @@ namespace {
 constexpr uint64_t kBlockBytes = 300 * 1024 + 100 + (80 + 70 + 65) * 1024;
 
 struct Holding {
-  explicit Holding(World& world) : client(world), format(client.register_format(small_format())) {}
+  explicit Holding(World& world, const std::string& token = "")
+      : client(world, 1, 64 * kMiB, token), format(client.register_format(small_format())) {}
   wire::HeldView ask(uint64_t cursor) {
     const uint64_t op = client.next_op++;
     client.urgent->send(client.encoder().holds(op, wire::Holds{cursor}));
@@ -56,7 +57,7 @@ TEST(Holds, EachKindHasItsOwnerItsTimesAndItsSize) {
   world.homes[0]->hold_kind = Part::Kind::kPull;
   const uint64_t pull = b.client.pull(b.format, ids, 0, 3 * kSecond);
   world.run_for(kSecond);
-  const auto rows = b.all();  // another session's holds are seen, too
+  const auto rows = b.all();  // another session's holds are seen, too, in its domain
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[0].kind, wire::HoldKind::kLease);
   EXPECT_EQ(rows[0].session, a.client.welcome.session);
@@ -84,6 +85,28 @@ TEST(Holds, EachKindHasItsOwnerItsTimesAndItsSize) {
   b.client.wait<wire::PulledView>(pull);
   EXPECT_EQ(b.all().size(), 3u);
   EXPECT_GE(world.metric("varve_session_requests_total", "kind=\"holds\""), 2);
+}
+
+// Goal: a client sees nothing of what another domain holds, not even that there is something; the
+// operator sees all, and whose it is.
+TEST(Holds, ADomainSeesItsOwnOnly) {
+  SessionOptions options;
+  ASSERT_TRUE(options.domains.add("team-a", {{{std::byte{1}}}, "token of team a"}, 1).ok());
+  World world(1, options);
+  Holding own(world), other(world, "token of team a");
+  own.client.wait<wire::ReservedView>(own.client.reserve(own.format, ids_of(3), 5000));
+  EXPECT_TRUE(other.all().empty());
+  EXPECT_EQ(other.ask(0).body.cursor, 0u);
+  other.client.wait<wire::ReservedView>(other.client.reserve(other.format, ids_of(2, 50), 5000));
+  EXPECT_EQ(own.all().size(), 3u);
+  const auto seen = other.all();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].session, other.client.welcome.session);
+  std::vector<SessionHold> rows;
+  EXPECT_EQ(world.table->list_holds(0, 256, &rows), 0u);
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows[2].domain, kDomainDefault);
+  EXPECT_EQ(rows[3].domain, 2u);
 }
 
 // Goal: a long list comes in frames, in order, each hold once, also when some end in between.

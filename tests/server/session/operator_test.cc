@@ -121,14 +121,16 @@ TEST(Operator, SeesHoldsInPages) {
   const uint32_t format = client.register_format(small_format());
   const auto ids = ids_of(5);
   client.wait<wire::ReservedView>(client.reserve(format, ids, 5000));
-  std::vector<wire::Hold> rows;
+  std::vector<SessionHold> rows;
   std::vector<uint64_t> seen;
   uint64_t cursor = 0;
   do {
     cursor = world.table->list_holds(cursor, 2, &rows);
     EXPECT_LE(rows.size(), 2u);
-    for (const wire::Hold& row : rows)
-      seen.push_back(row.hold);
+    for (const SessionHold& row : rows) {
+      seen.push_back(row.hold.hold);
+      EXPECT_EQ(row.domain, kDomainDefault);
+    }
   } while (cursor != 0);
   EXPECT_EQ(seen.size(), 5u);
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));

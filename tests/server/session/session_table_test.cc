@@ -31,13 +31,15 @@ TEST(SessionTable, HelloIsAnsweredWithWhatTheServerIs) {
   SessionOptions options;
   options.boot_id = 1234;
   options.epoch = 5;
-  options.domain_salt.bytes[3] = std::byte{9};
+  Digest salt;
+  salt.bytes[3] = std::byte{9};
+  options.domains = Domains(salt, {});
   World world(1, options);
   TestClient client(world, 4);
   EXPECT_EQ(client.welcome.boot_id, 1234u);
   EXPECT_EQ(client.welcome.epoch, 5u);
   EXPECT_EQ(client.welcome.slices, kSlicesDefault);
-  EXPECT_EQ(client.welcome.domain_salt, options.domain_salt);
+  EXPECT_EQ(client.welcome.domain_salt, salt);
   EXPECT_NE(client.welcome.session, 0u);
   EXPECT_EQ(client.welcome.session & 0xff, 0u);  // the session shard
   EXPECT_NE(client.welcome.session_secret, 0u);
@@ -47,19 +49,117 @@ TEST(SessionTable, HelloIsAnsweredWithWhatTheServerIs) {
 
 TEST(SessionTable, AWrongTokenIsRefusedAndTypedAndCounted) {
   SessionOptions options;
-  options.token = "a long enough token";
+  const std::string token = "a long enough token";
+  options.domains = Domains({}, token);
   World world(1, options);
   const auto none = knock(world, TestClient::hello());
   EXPECT_EQ(refusal(world, *none), Code::kUnauthorized);
   const auto wrong = knock(world, TestClient::hello(), "a long enough tokem");
   EXPECT_EQ(refusal(world, *wrong), Code::kUnauthorized);
   EXPECT_EQ(world.metric("varve_session_hellos_refused_total", "code=\"unauthorized\""), 2);
-  const auto right = knock(world, TestClient::hello(), options.token);
+  const auto right = knock(world, TestClient::hello(), token);
   EXPECT_NE(right->find(wire::FrameType::kHelloOk), nullptr);
   EXPECT_EQ(world.table->session_count(), 1u);
   right->close();
   world.run_for(kSecond);
   EXPECT_TRUE(world.table->at_rest());
+}
+
+// Three domains: the default one with a token, and two more.
+struct ThreeDomains {
+  ThreeDomains() : table(salt(1), "a long enough token") {
+    EXPECT_TRUE(table.add("team-a", {salt(2), "token of team a"}, 1).ok());
+    EXPECT_TRUE(table.add("team-b", {salt(3), "token of team b"}, 1).ok());
+    options.domains = table;
+  }
+  static Digest salt(uint8_t first) {
+    Digest digest;
+    digest.bytes[0] = std::byte{first};
+    return digest;
+  }
+  Domains table;
+  SessionOptions options;
+};
+
+TEST(SessionTable, TheTokenSaysTheDomainAndItsSaltComesWithIt) {
+  ThreeDomains domains;
+  World world(1, domains.options);
+  TestClient own(world, 1, 64 * kMiB, "a long enough token");
+  TestClient a(world, 1, 64 * kMiB, "token of team a"), b(world, 1, 64 * kMiB, "token of team b");
+  const TestClient* clients[] = {&own, &a, &b};
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(clients[i]->welcome.domain, i + 1);
+    EXPECT_EQ(clients[i]->welcome.domain_salt, ThreeDomains::salt(static_cast<uint8_t>(i + 1)));
+  }
+  const auto nobody = knock(world, TestClient::hello(), "token of team c");
+  EXPECT_EQ(refusal(world, *nobody), Code::kUnauthorized);
+  const auto none = knock(world, TestClient::hello());
+  EXPECT_EQ(refusal(world, *none), Code::kUnauthorized);
+  EXPECT_EQ(world.metric("varve_domain_sessions", "domain=\"team-a\""), 1);
+  EXPECT_EQ(world.metric("varve_domain_sessions", "domain=\"default\""), 1);
+}
+
+// A token of a domain that is gone must not open the default one, though that needs none.
+TEST(SessionTable, ATokenThatIsNobodysIsRefusedAlsoWhereNoneIsNeeded) {
+  World world;
+  const auto lane = knock(world, TestClient::hello(), "of a domain that was dropped");
+  EXPECT_EQ(refusal(world, *lane), Code::kUnauthorized);
+  TestClient client(world);
+  EXPECT_EQ(client.welcome.domain, kDomainDefault);
+}
+
+// Who knows number and secret of a session of another domain does not come into it.
+TEST(SessionTable, ABulkLaneComesFromTheDomainOfItsSession) {
+  ThreeDomains domains;
+  World world(1, domains.options);
+  TestClient a(world, 1, 64 * kMiB, "token of team a");
+  wire::Hello body;
+  body.lane = wire::LaneKind::kBulk;
+  body.lane_index = 1;
+  body.session = a.welcome.session;
+  body.session_secret = a.welcome.session_secret;
+  for (const std::string token : {"token of team b", "a long enough token"}) {
+    const auto other = knock(world, body, token);
+    EXPECT_EQ(refusal(world, *other), Code::kUnauthorized);
+  }
+  const auto own = knock(world, body, "token of team a");
+  EXPECT_NE(own->find(wire::FrameType::kHelloOk), nullptr);
+  own->close();
+  EXPECT_TRUE(world.run_until([&] { return a.urgent->closed(); }));
+}
+
+TEST(SessionTable, ARotatedTokenIsRefusedAndWhoIsThereStays) {
+  ThreeDomains domains;
+  World world(1, domains.options);
+  TestClient a(world, 1, 64 * kMiB, "token of team a");
+  ASSERT_TRUE(domains.table.rotate("team-a", "a newer token").ok());
+  world.table->domains_set(domains.table);
+  const auto old = knock(world, TestClient::hello(), "token of team a");
+  EXPECT_EQ(refusal(world, *old), Code::kUnauthorized);
+  TestClient newer(world, 1, 64 * kMiB, "a newer token");
+  EXPECT_EQ(newer.welcome.domain, a.welcome.domain);
+  EXPECT_EQ(newer.welcome.domain_salt, a.welcome.domain_salt);
+  a.register_format(small_format());
+}
+
+TEST(SessionTable, ADroppedDomainEndsWithItsSessionsAndNobodyElses) {
+  ThreeDomains domains;
+  World world(1, domains.options);
+  TestClient a(world, 1, 64 * kMiB, "token of team a"), b(world, 1, 64 * kMiB, "token of team b");
+  ASSERT_TRUE(domains.table.drop("team-a").ok());
+  world.table->domains_set(domains.table);
+  EXPECT_EQ(refusal(world, *a.urgent), Code::kUnauthorized);
+  const auto again = knock(world, TestClient::hello(), "token of team a");
+  EXPECT_EQ(refusal(world, *again), Code::kUnauthorized);
+  b.register_format(small_format());
+  EXPECT_EQ(world.table->session_count(), 1u);
+  EXPECT_EQ(world.metric("varve_domain_sessions", "domain=\"team-a\""), 0);
+  // Expect: what has its name later goes on with its numbers, and is another domain.
+  ASSERT_TRUE(domains.table.add("team-a", {ThreeDomains::salt(9), "token of a new team"}, 1).ok());
+  world.table->domains_set(domains.table);
+  TestClient later(world, 1, 64 * kMiB, "token of a new team");
+  EXPECT_EQ(later.welcome.domain, 4u);
+  EXPECT_EQ(world.metric("varve_domain_sessions", "domain=\"team-a\""), 1);
 }
 
 TEST(SessionTable, StrangersFromElsewhereGetNotAByteWithoutAToken) {

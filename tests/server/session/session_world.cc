@@ -111,10 +111,9 @@ wire::Hello TestClient::hello(uint64_t credit_bytes) {
 
 TestClient::TestClient(World& owner, uint32_t bulk_lanes, uint64_t credit_bytes,
                        const std::string& token)
-    : world(owner), format(small_format()), buffer_(kHeadBytesMax) {
+    : world(owner), format(small_format()), token_(token), buffer_(kHeadBytesMax) {
   urgent = std::make_unique<ClientLane>(world, world.connect());
-  urgent->send(encoder().hello(next_op, hello(credit_bytes),
-                               std::as_bytes(std::span(token.data(), token.size())), "test"));
+  urgent->send(encoder().hello(next_op, hello(credit_bytes), token_bytes(), "test"));
   const wire::HelloOkView view = wait<wire::HelloOkView>(next_op++);
   welcome = view.body;
   for (uint32_t i = 0; i < bulk_lanes; ++i)
@@ -141,7 +140,7 @@ void TestClient::connect_bulk(uint32_t index) {
   body.lane_index = static_cast<uint8_t>(index);
   body.session = welcome.session;
   body.session_secret = welcome.session_secret;
-  bulk[index]->send(encoder().hello(next_op++, body, {}, "test"));
+  bulk[index]->send(encoder().hello(next_op++, body, token_bytes(), "test"));
   ClientLane& lane = *bulk[index];
   EXPECT_TRUE(world.run_until([&lane] { return !lane.got.empty() || lane.closed(); }));
   EXPECT_NE(lane.find(wire::FrameType::kHelloOk), nullptr);

@@ -210,6 +210,8 @@ class TestClient {
   Format format;
 
  private:
+  ConstByteSpan token_bytes() const { return std::as_bytes(std::span(token_)); }
+  const std::string token_;
   std::vector<std::byte> buffer_;
 };
 

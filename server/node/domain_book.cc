@@ -1,0 +1,183 @@
+// The file of domains: read once, at the start, and replaced whole by every change.
+#include "server/node/domain_book.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace varve {
+
+namespace {
+
+using control::Refusal;
+
+constexpr const char* kListName = "/domains.list";
+// What an operator writes into the file to say that the domains that were in it are given up.
+constexpr std::string_view kGivenUp = "none";
+constexpr uint32_t kTokenBytes = 32;
+
+std::string fresh_token(Entropy& entropy) {
+  std::array<std::byte, kTokenBytes> bytes;
+  entropy.fill(bytes);
+  return to_hex(bytes);
+}
+
+Failure missing(const std::string& path) {
+  return environment(
+      path +
+      " is missing, but this node had more domains than the default one: without it nothing of "
+      "theirs would ever be found, and it would be dropped. Restore the file from a copy; to give "
+      "those domains up, with all they hold, write the line \"none\" into it, mode 0600");
+}
+
+Refusal not_there(const std::string& name) {
+  return Refusal::not_found("there is no domain \"" + name + "\"; list the domains");
+}
+
+control::DomainToken told(const Domain& domain, std::string token) {
+  control::DomainToken out;
+  out.domain.name = domain.name;
+  out.domain.id = domain.id;
+  out.domain.has_token = domain.has_token;
+  out.token = std::move(token);
+  return out;
+}
+
+}  // namespace
+
+Failure DomainBook::load(const std::string& folder, std::string_view token, Identity* identity) {
+  VARVE_ASSERT(identity != nullptr);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  table_ = Domains(identity->domain_salt, token);
+  const std::string path = folder + kListName;
+  TargetList list;
+  Failure failure = load_records(folder, &list);
+  std::string text;
+  bool found = false;
+  if (failure.ok()) failure = read_secrets(path, &text, &found);
+  if (!failure.ok()) return failure;
+  if (!found && list.domain_id_last > kDomainDefault) return missing(path);
+  if (found && text != kGivenUp && text != std::string(kGivenUp) + "\n") {
+    Result<Domains> read = table_.with_text(text);
+    if (!read && read.error().code() == Code::kUnsupported) {
+      return environment(path + " is refused: " + read.error().what() +
+                         "; start that version, or a data folder of this one");
+    }
+    if (!read) {
+      return environment(path + " is damaged, or names what another domain has (" +
+                         read.error().what() + "); restore it from a copy. To give all domains " +
+                         "but the default one up, write the line \"none\" into it");
+    }
+    if (read->id_last() < list.domain_id_last) {
+      logf(LogLevel::kWarn, "main",
+           "%s is a copy of before: it knows domains up to id %u, and there was one with id %u; "
+           "what later ones hold is dropped",
+           path.c_str(), read->id_last(), list.domain_id_last);
+    }
+    table_ = *std::move(read);
+  }
+  table_.id_last_raise(list.domain_id_last);
+  identity->domain_id_last = table_.id_last();
+  return {};
+}
+
+Domains DomainBook::now() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return table_;
+}
+
+Domain* DomainBook::ending(const std::string& name) {
+  const auto at = std::find_if(ending_.begin(), ending_.end(),
+                               [&name](const Domain& domain) { return domain.name == name; });
+  return at == ending_.end() ? nullptr : &*at;
+}
+
+// Into the file, then into memory. A step that fails behind the rename leaves the change in the
+// file, where the next start would find it: it is taken back.
+std::optional<Refusal> DomainBook::keep(const std::string& folder, Domains next) {
+  const std::string path = folder + kListName, text = next.text();
+  const int32_t error = replace_file(path, text, Durability::kPowerCut);
+  if (error == 0) {
+    table_ = std::move(next);
+    return std::nullopt;
+  }
+  std::string now;
+  const bool changed = read_file(path, &now) && now == text;
+  const bool back = !changed || replace_file(path, table_.text(), Durability::kPowerCut) == 0;
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  return Refusal::of(full ? Code::kNoSpace : Code::kIo,
+                     path + errno_suffix(error) +
+                         (back ? "; nothing was changed; free space or check the folder, and ask "
+                                 "again"
+                               : "; the next start may find the change in it; check the folder, "
+                                 "and ask again"));
+}
+
+control::Answer<control::DomainToken> DomainBook::add(const std::string& folder,
+                                                      const std::string& name, Entropy& entropy,
+                                                      uint32_t boot_generation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (table_.find(name) != nullptr) {
+    return Refusal::state("there is a domain \"" + name +
+                          "\" already; rotate its token if that is lost");
+  }
+  if (ending(name) != nullptr) {
+    return Refusal::state("the domain \"" + name +
+                          "\" that was dropped is not purged yet; drop it again until that is "
+                          "answered");
+  }
+  Domains next = table_;
+  Domains::Secrets secrets;
+  entropy.fill(secrets.salt.bytes);
+  secrets.token = fresh_token(entropy);
+  if (const Status added = next.add(name, secrets, boot_generation); !added.ok()) {
+    return Refusal::of(added.code(), std::string(added.what()) +
+                                         (added.code() == Code::kQuota ? "; drop one" : ""));
+  }
+  if (auto refusal = keep(folder, std::move(next))) return *refusal;
+  return told(*table_.find(name), std::move(secrets.token));
+}
+
+control::Answer<control::DomainToken> DomainBook::rotate(const std::string& folder,
+                                                         const std::string& name,
+                                                         Entropy& entropy) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (name == kDomainNameDefault) {
+    return Refusal::state(
+        "the token of the domain \"default\" is that of --token-file: replace that file and "
+        "restart");
+  }
+  if (table_.find(name) == nullptr) return not_there(name);
+  Domains next = table_;
+  std::string token = fresh_token(entropy);
+  if (const Status rotated = next.rotate(name, token); !rotated.ok()) {
+    return Refusal::of(rotated.code(), rotated.what());
+  }
+  if (auto refusal = keep(folder, std::move(next))) return *refusal;
+  return told(*table_.find(name), std::move(token));
+}
+
+control::Answer<Domain> DomainBook::drop(const std::string& folder, const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (name == kDomainNameDefault) {
+    return Refusal::state(
+        "the domain \"default\" cannot be dropped; to end what it holds, purge it");
+  }
+  if (const Domain* again = ending(name)) return *again;
+  const Domain* found = table_.find(name);
+  if (found == nullptr) return not_there(name);
+  const Domain dropped = *found;
+  Domains next = table_;
+  if (const Status gone = next.drop(name); !gone.ok()) {
+    return Refusal::of(gone.code(), gone.what());
+  }
+  if (auto refusal = keep(folder, std::move(next))) return *refusal;
+  ending_.push_back(dropped);
+  return dropped;
+}
+
+void DomainBook::ended(uint32_t id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(ending_, [id](const Domain& domain) { return domain.id == id; });
+}
+
+}  // namespace varve

@@ -1,0 +1,43 @@
+// DomainBook: the domains of this node, in memory and in the data folder (tenant, FORMAT 11).
+//
+// A change is in the file, durably, before it is anywhere else; where it cannot be written nothing
+// changes. Any thread; off the data path, as it writes files. Who changes things one after the
+// other, and tells the cores, is NodeIngress.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/time/time.h"
+#include "server/control/control.h"
+#include "server/host/host.h"
+#include "server/tenant/tenant.h"
+
+namespace varve {
+
+class DomainBook {
+ public:
+  // `token`: of the default domain, empty: none. Sets identity->domain_id_last.
+  Failure load(const std::string& folder, std::string_view token, Identity* identity);
+  Domains now() const;
+
+  // With the token, which stands nowhere else.
+  control::Answer<control::DomainToken> add(const std::string& folder, const std::string& name,
+                                            Entropy& entropy, uint32_t boot_generation);
+  control::Answer<control::DomainToken> rotate(const std::string& folder, const std::string& name,
+                                               Entropy& entropy);
+  // It is no domain of this node any more, in no later start either. Until ended() says that the
+  // purge of it was answered, the same name is answered again, and is nobody else's.
+  control::Answer<Domain> drop(const std::string& folder, const std::string& name);
+  void ended(uint32_t id);
+
+ private:
+  Domain* ending(const std::string& name);
+  std::optional<control::Refusal> keep(const std::string& folder, Domains next);
+  mutable std::mutex mutex_;
+  Domains table_;
+  std::vector<Domain> ending_;  // dropped, and not purged yet
+};
+
+}  // namespace varve
