@@ -1,0 +1,110 @@
+// Goal: each way in which a call fails has its exit code and a sentence with a remedy; and no call
+// of the proto is missing here.
+#include "tools/kvctl/node_client.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/tools/kvctl/fake_node.h"
+
+namespace varve::kvctl {
+namespace {
+
+NodeAddress address_of(const FakeNode& node) {
+  NodeAddress address;
+  address.control = node.address;
+  return address;
+}
+
+TEST(NodeClient, KnowsEveryCallOfTheProto) {
+  const google::protobuf::ServiceDescriptor* service =
+      google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("varve.v1.Control");
+  ASSERT_NE(service, nullptr);
+  std::vector<std::string> known, there;
+#define X(Name) known.push_back(#Name);
+  VARVE_KVCTL_RPCS(X)
+#undef X
+  for (int m = 0; m < service->method_count(); ++m)
+    there.push_back(service->method(m)->name());
+  EXPECT_EQ(known, there);
+}
+
+TEST(NodeClient, BringsTheAnswer) {
+  FakeNode node;
+  node.GetStatus_answer().set_data_dir("/d");
+  NodeClient client(address_of(node));
+  v1::GetStatusResponse status;
+  EXPECT_TRUE(client.ask(v1::GetStatusRequest(), &status).ok());
+  EXPECT_EQ(status.data_dir(), "/d");
+  EXPECT_EQ(node.authorization, "") << "there is no token to be sent";
+}
+
+TEST(NodeClient, GathersAllPages) {
+  FakeNode node;
+  for (uint64_t page = 0; page < 3; ++page) {
+    v1::ListSessionsResponse& rows = node.ListSessions_pages.emplace_back();
+    rows.add_sessions()->set_session(page);
+    rows.set_next_cursor(page < 2 ? page + 1 : 0);
+  }
+  NodeClient client(address_of(node));
+  v1::ListSessionsResponse all;
+  ASSERT_TRUE(client.ask_all(v1::ListSessionsRequest(), &all).ok());
+  ASSERT_EQ(all.sessions_size(), 3);
+  EXPECT_EQ(all.sessions(2).session(), 2u);
+  EXPECT_EQ(all.next_cursor(), 0u);
+}
+
+TEST(NodeClient, StopsAtAListWithoutEnd) {
+  FakeNode node;
+  node.ListSessions_answer().set_next_cursor(0);
+  v1::ListSessionsResponse& rows = node.ListSessions_answer();
+  rows.set_next_cursor(1);
+  node.ListSessions_pages.resize(2);
+  node.ListSessions_pages[1].set_next_cursor(1);
+  NodeClient client(address_of(node));
+  v1::ListSessionsResponse all;
+  const Outcome outcome = client.ask_all(v1::ListSessionsRequest(), &all);
+  EXPECT_EQ(outcome.exit, Exit::kFailed);
+  EXPECT_EQ(outcome.code, "RESOURCE_EXHAUSTED");
+}
+
+TEST(NodeClient, SaysThatNobodyIsThere) {
+  NodeAddress address;
+  {
+    FakeNode gone;
+    address.control = gone.address;
+  }
+  NodeClient client(address);
+  v1::GetStatusResponse status;
+  const Outcome outcome = client.ask(v1::GetStatusRequest(), &status);
+  EXPECT_EQ(outcome.exit, Exit::kUnreached);
+  EXPECT_EQ(outcome.code, "UNAVAILABLE");
+  EXPECT_NE(outcome.text.find(address.control), std::string::npos);
+  EXPECT_NE(outcome.text.find("--control"), std::string::npos);
+}
+
+TEST(NodeClient, TellsRefusalsApart) {
+  FakeNode node;
+  NodeClient client(address_of(node));
+  v1::GetStatusResponse status;
+  const auto refused = [&](const std::string& code) {
+    node.refuse("GetStatus", code, "the cause");
+    return client.ask(v1::GetStatusRequest(), &status);
+  };
+  Outcome outcome = refused("UNAUTHENTICATED");
+  EXPECT_EQ(outcome.exit, Exit::kDenied);
+  EXPECT_NE(outcome.text.find("--token-file"), std::string::npos);
+  outcome = refused("UNAVAILABLE");
+  EXPECT_EQ(outcome.exit, Exit::kUnreached);
+  EXPECT_EQ(outcome.text, "the cause");
+  outcome = refused("NOT_FOUND");
+  EXPECT_EQ(outcome.exit, Exit::kFailed);
+  EXPECT_EQ(outcome.code, "NOT_FOUND");
+  outcome = refused("DEADLINE_EXCEEDED");
+  EXPECT_EQ(outcome.exit, Exit::kTimedOut);
+  EXPECT_NE(outcome.text.find("may go on"), std::string::npos);
+  node.refuse("GetStatus", "INTERNAL", "");
+  EXPECT_NE(client.ask(v1::GetStatusRequest(), &status).text, "");
+}
+
+}  // namespace
+}  // namespace varve::kvctl

@@ -1,0 +1,126 @@
+// One channel, blocking calls, and a sentence for each way in which they fail.
+#include "tools/kvctl/node_client.h"
+
+#include <grpc/support/log.h>
+#include <grpcpp/grpcpp.h>
+#include <varve/v1/control.grpc.pb.h>
+
+#include <chrono>
+#include <type_traits>
+
+#include "tools/kvctl/call.h"
+
+namespace varve::kvctl {
+
+namespace {
+
+constexpr Nanos kCallNanos = 30 * kSecond, kPurgeNanos = 90 * kSecond;
+
+const char* code_text(grpc::StatusCode code) {
+  static constexpr const char* kNames[] = {"OK",
+                                           "CANCELLED",
+                                           "UNKNOWN",
+                                           "INVALID_ARGUMENT",
+                                           "DEADLINE_EXCEEDED",
+                                           "NOT_FOUND",
+                                           "ALREADY_EXISTS",
+                                           "PERMISSION_DENIED",
+                                           "RESOURCE_EXHAUSTED",
+                                           "FAILED_PRECONDITION",
+                                           "ABORTED",
+                                           "OUT_OF_RANGE",
+                                           "UNIMPLEMENTED",
+                                           "INTERNAL",
+                                           "UNAVAILABLE",
+                                           "DATA_LOSS",
+                                           "UNAUTHENTICATED"};
+  return code >= 0 && static_cast<size_t>(code) < std::size(kNames) ? kNames[code] : "UNKNOWN";
+}
+
+// gRPC's own lines would stand between ours; what they say comes with the status.
+void log_nothing(gpr_log_func_args*) {}
+
+std::shared_ptr<grpc::Channel> connect(const std::string& control) {
+  gpr_set_log_function(log_nothing);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // an operator's proxy knows no node
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);     // one call, one answer
+  return grpc::CreateCustomChannel(control, grpc::InsecureChannelCredentials(), arguments);
+}
+
+Outcome outcome_of(const grpc::Status& status, const NodeAddress& address, bool connected,
+                   Nanos timeout_ns) {
+  if (status.ok()) return Outcome::done();
+  const std::string said = printable(status.error_message());
+  const grpc::StatusCode code = status.error_code();
+  Outcome outcome{Exit::kFailed, code_text(code), said};
+  const bool late = code == grpc::DEADLINE_EXCEEDED;
+  if (!connected && (late || code == grpc::UNAVAILABLE)) {
+    outcome.exit = Exit::kUnreached;
+    outcome.text = "cannot reach a node at " + address.control + " (" +
+                   (late ? "no answer in " + age_text(timeout_ns) : said) +
+                   "); start varved there, or give the address of its --control by --control "
+                   "HOST:PORT";
+  } else if (code == grpc::UNAVAILABLE) {
+    outcome.exit = Exit::kUnreached;
+  } else if (code == grpc::UNAUTHENTICATED) {
+    outcome.exit = Exit::kDenied;
+    outcome.text += "; kvctl sends the token of --token-file FILE or VARVE_CONTROL_TOKEN_FILE";
+  } else if (late) {
+    outcome.exit = Exit::kTimedOut;
+    outcome.text = "no answer from " + address.control + " in " + age_text(timeout_ns) + " (" +
+                   said + "): what was begun may go on; look again, or give a longer --timeout";
+  }
+  if (outcome.text.empty()) outcome.text = "the node said no and not why; see its log";
+  return outcome;
+}
+
+template <class Request>
+constexpr bool kPurges =
+    std::is_same_v<Request, v1::PurgeRequest> || std::is_same_v<Request, v1::DropDomainRequest>;
+
+}  // namespace
+
+struct NodeClient::Channel {
+  explicit Channel(const std::string& control)
+      : channel(connect(control)), stub(v1::Control::NewStub(channel)) {}
+
+  template <class Request, class Response>
+  Outcome call(const NodeAddress& address, const std::string& token,
+               grpc::Status (v1::Control::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                         Response*),
+               const Request& request, Response* response) {
+    const Nanos standard_ns = kPurges<Request> ? kPurgeNanos : kCallNanos;
+    const Nanos timeout_ns = address.timeout_ns == 0 ? standard_ns : address.timeout_ns;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout_ns));
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+    const grpc::Status status = ((*stub).*method)(&context, request, response);
+    // A node that answered has a name; one that was never reached has none.
+    const bool connected = channel->GetState(false) == GRPC_CHANNEL_READY;
+    return outcome_of(status, address, connected, timeout_ns);
+  }
+
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::Control::Stub> stub;
+};
+
+NodeClient::NodeClient(NodeAddress address)
+    : address_(std::move(address)), channel_(std::make_unique<Channel>(address_.control)) {}
+
+NodeClient::~NodeClient() = default;
+
+Outcome NodeClient::load_token_once() {
+  if (!token_.empty()) return Outcome::done();
+  return load_token_file("--token-file", address_.token_file, &token_);
+}
+
+#define X(Name)                                                                             \
+  Outcome NodeClient::ask(const v1::Name##Request& request, v1::Name##Response* response) { \
+    if (Outcome outcome = load_token_once(); !outcome.ok()) return outcome;                 \
+    return channel_->call(address_, token_, &v1::Control::Stub::Name, request, response);   \
+  }
+VARVE_KVCTL_RPCS(X)
+#undef X
+
+}  // namespace varve::kvctl
