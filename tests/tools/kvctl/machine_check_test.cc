@@ -1,0 +1,129 @@
+// Goal: each thing that can be wrong with a machine is one finding with its cause and its remedy; a
+// machine that is right has none.
+#include <gtest/gtest.h>
+
+#include "tools/kvctl/machine.h"
+
+namespace varve::kvctl {
+namespace {
+
+MachineFacts right() {
+  MachineFacts facts;
+  facts.kernel = "6.1.0-18-amd64";
+  facts.kernel_major = 6;
+  facts.kernel_minor = 1;
+  facts.descriptors_hard = 524288;
+  facts.machine.cores = 8;
+  facts.machine.memory_available_bytes = 32 * kGiB;
+  facts.clock_source = "tsc";
+  facts.huge_pages = "madvise";
+  facts.folder = {"/data", "/data", "ext4", "", "", 100 * kGiB, false};
+  for (const char* port : {"127.0.0.1:7440", "127.0.0.1:7441", "127.0.0.1:7442"})
+    facts.ports.push_back({port, ""});
+  return facts;
+}
+
+// Those that are not ok.
+std::vector<Finding> wrong(const MachineFacts& facts, NodeHere node = NodeHere::kNo) {
+  std::vector<Finding> out;
+  for (const Finding& finding : check_machine(facts, node)) {
+    EXPECT_FALSE(finding.cause.empty()) << finding.check;
+    EXPECT_EQ(finding.remedy.empty(), finding.severity == Severity::kOk) << finding.check;
+    if (finding.severity != Severity::kOk) out.push_back(finding);
+  }
+  return out;
+}
+
+// Exactly one, and which.
+std::string only(const MachineFacts& facts, Severity severity) {
+  const std::vector<Finding> findings = wrong(facts);
+  EXPECT_EQ(findings.size(), 1u);
+  if (findings.size() != 1) return "none, or several";
+  EXPECT_EQ(findings[0].severity, severity) << findings[0].cause;
+  return findings[0].check;
+}
+
+TEST(CheckMachine, FindsNothingWhereAllIsRight) {
+  EXPECT_TRUE(wrong(right()).empty());
+}
+
+TEST(CheckMachine, NamesOneCauseOfSlowIo) {
+  MachineFacts facts = right();
+  facts.uring_refusal = "io_uring is forbidden here; allow it";
+  EXPECT_EQ(only(facts, Severity::kWarning), "io_uring");
+  EXPECT_EQ(wrong(facts)[0].cause, "io_uring is forbidden here");
+  EXPECT_EQ(wrong(facts)[0].remedy, "allow it");
+  facts.kernel = "5.10.0";
+  facts.kernel_major = 5;
+  facts.kernel_minor = 10;
+  EXPECT_EQ(only(facts, Severity::kWarning), "kernel") << "of which the other follows";
+}
+
+TEST(CheckMachine, KnowsTheLimits) {
+  MachineFacts facts = right();
+  facts.memlock_bytes = 8 * kMiB;
+  EXPECT_EQ(only(facts, Severity::kNote), "memlock");
+  facts.may_lock = true;
+  EXPECT_TRUE(wrong(facts).empty());
+  facts.descriptors_hard = 1024;
+  EXPECT_EQ(only(facts, Severity::kWarning), "descriptors");
+  facts.descriptors_hard = 64;
+  EXPECT_EQ(only(facts, Severity::kError), "descriptors");
+  facts = right();
+  facts.machine.memory_available_bytes = 100 * kMiB;
+  EXPECT_EQ(only(facts, Severity::kError), "memory");
+  EXPECT_TRUE(wrong(facts, NodeHere::kYes).empty()) << "it is the node that uses it";
+  facts = right();
+  facts.huge_pages = "never";
+  EXPECT_EQ(only(facts, Severity::kNote), "huge pages");
+}
+
+TEST(CheckMachine, KnowsClocks) {
+  MachineFacts facts = right();
+  facts.clock_source = "hpet";
+  EXPECT_EQ(only(facts, Severity::kWarning), "clock");
+  facts.clock_source = "kvm-clock";
+  EXPECT_TRUE(wrong(facts).empty());
+  facts.clock_steady = false;
+  EXPECT_EQ(only(facts, Severity::kError), "clock");
+}
+
+TEST(CheckMachine, KnowsFolders) {
+  MachineFacts facts = right();
+  facts.folder.direct_refusal = "Invalid argument";
+  EXPECT_EQ(only(facts, Severity::kError), "O_DIRECT");
+  facts = right();
+  facts.folder.write_refusal = "Permission denied";
+  EXPECT_EQ(only(facts, Severity::kError), "data folder");
+  facts = right();
+  facts.folder.place = "";
+  EXPECT_EQ(only(facts, Severity::kError), "data folder");
+  facts = right();
+  facts.folder.filesystem = "tmpfs";
+  EXPECT_EQ(only(facts, Severity::kWarning), "filesystem");
+  facts = right();
+  facts.folder.free_bytes = 3 * kGiB;
+  EXPECT_EQ(only(facts, Severity::kWarning), "space");
+  facts.folder.has_node = true;
+  EXPECT_TRUE(wrong(facts).empty()) << "its targets are there";
+  facts.folder.free_bytes = kGiB;
+  EXPECT_EQ(only(facts, Severity::kWarning), "space");
+  facts = right();
+  facts.folder = {};
+  EXPECT_TRUE(wrong(facts).empty()) << "none was looked at";
+}
+
+TEST(CheckMachine, KnowsPortsAndTokens) {
+  MachineFacts facts = right();
+  facts.ports[1].refusal = "Address already in use";
+  EXPECT_EQ(only(facts, Severity::kWarning), "port");
+  EXPECT_TRUE(wrong(facts, NodeHere::kYes).empty()) << "it is the node that has it";
+  facts = right();
+  facts.tokens = {{"VARVE_TOKEN_FILE", "/t", "the token file may be read by others; chmod 600 it"}};
+  EXPECT_EQ(only(facts, Severity::kError), "token file");
+  facts.tokens[0].problem = "";
+  EXPECT_TRUE(wrong(facts).empty());
+}
+
+}  // namespace
+}  // namespace varve::kvctl

@@ -1,0 +1,145 @@
+// kvctl doctor: what is wrong with this machine and with a running node; one cause and one remedy
+// each, from the worst to the best.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tools/kvctl/call.h"
+#include "tools/kvctl/machine.h"
+#include "tools/kvctl/node_check.h"
+
+namespace varve::kvctl {
+
+namespace {
+
+constexpr size_t kColumns = 84;
+
+Tone tone_of(Severity severity) {
+  static constexpr Tone kTones[] = {Tone::kGood, Tone::kPlain, Tone::kWarn, Tone::kBad};
+  return kTones[static_cast<size_t>(severity)];
+}
+
+std::string findings_text(const std::vector<Finding>& findings, const Paint& paint) {
+  static const std::string kIndent(9, ' ');
+  std::string text;
+  for (const Finding& finding : findings) {
+    std::string name = severity_name(finding.severity);
+    const std::string blanks(kIndent.size() - name.size(), ' ');
+    text += paint(tone_of(finding.severity), name) + blanks +
+            wrapped(finding.check + ": " + finding.cause, kColumns, kIndent) + "\n";
+    if (finding.remedy.empty()) continue;
+    text += kIndent + wrapped("-> " + finding.remedy, kColumns, kIndent + "   ") + "\n";
+  }
+  return text;
+}
+
+struct Counts {
+  uint64_t errors = 0, warnings = 0;
+  explicit Counts(const std::vector<Finding>& findings) {
+    for (const Finding& finding : findings) {
+      errors += finding.severity == Severity::kError ? 1 : 0;
+      warnings += finding.severity == Severity::kWarning ? 1 : 0;
+    }
+  }
+};
+
+Json json_of(const std::vector<Finding>& findings, const Counts& counts) {
+  Json rows = Json::array();
+  for (const Finding& finding : findings) {
+    rows.push_back({{"severity", severity_name(finding.severity)},
+                    {"check", finding.check},
+                    {"cause", finding.cause},
+                    {"remedy", finding.remedy}});
+  }
+  return {{"findings", rows}, {"errors", counts.errors}, {"warnings", counts.warnings}};
+}
+
+struct NodeSeen {
+  bool reached = false;
+  std::string data_dir;
+  std::vector<Finding> findings;
+};
+
+// Whoever answers is there, also when he refuses.
+NodeSeen see_node(Call& call) {
+  NodeSeen seen;
+  v1::GetStatusResponse status;
+  v1::ListTargetsResponse targets;
+  Outcome outcome = call.node.ask(v1::GetStatusRequest(), &status);
+  if (outcome.ok()) outcome = call.node.ask(v1::ListTargetsRequest(), &targets);
+  seen.reached = outcome.ok() || outcome.exit == Exit::kDenied || outcome.exit == Exit::kTimedOut;
+  if (outcome.ok()) {
+    seen.data_dir = status.data_dir();
+    seen.findings = check_node(status, targets);
+  } else {
+    seen.findings = {finding_of(Severity::kError, "node", outcome.text)};
+  }
+  return seen;
+}
+
+// A node's own may be seen from the folder where it was started, which nobody knows here.
+std::string folder_of(const Arguments& arguments, const NodeSeen& seen) {
+  if (!arguments.data.empty()) return arguments.data;
+  if (!seen.reached) return ServerConfig().data_dir;
+  return seen.data_dir.starts_with("/") ? seen.data_dir : std::string();
+}
+
+Outcome examine(Call& call) {
+  const Arguments& a = call.arguments;
+  if (a.local && a.remote) {
+    return Outcome::usage("--local and --remote leave nothing to look at; give one of them");
+  }
+  NodeSeen seen;
+  if (!a.local) seen = see_node(call);
+  std::vector<Finding> findings = std::move(seen.findings);
+  // A node elsewhere says nothing of this machine, nor this machine of it.
+  if (a.local || (!a.remote && is_loopback(a.control))) {
+    const NodeHere here = seen.reached ? NodeHere::kYes : NodeHere::kNo;
+    for (Finding& finding : check_machine(look_at_machine("", folder_of(a, seen)), here))
+      findings.push_back(std::move(finding));
+  }
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& one, const Finding& other) {
+    return one.severity > other.severity;
+  });
+  const Counts counts(findings);
+  std::string text = findings_text(findings, call.paint);
+  text += counts.errors + counts.warnings == 0
+              ? "nothing is wrong\n"
+              : plural(counts.errors, "error") + ", " + plural(counts.warnings, "warning") + "\n";
+  Outcome outcome = call.show(json_of(findings, counts), text);
+  if (counts.errors + counts.warnings > 0) outcome.exit = Exit::kFailed;  // said already
+  return outcome;
+}
+
+}  // namespace
+
+const char* severity_name(Severity severity) {
+  static constexpr const char* kNames[] = {"ok", "note", "warning", "error"};
+  return kNames[static_cast<size_t>(severity)];
+}
+
+Finding finding_of(Severity severity, std::string check, const std::string& text) {
+  const size_t at = text.rfind("; ");
+  if (at == std::string::npos) return {severity, std::move(check), text, "see the node's log"};
+  return {severity, std::move(check), text.substr(0, at), text.substr(at + 2)};
+}
+
+Noun doctor_noun() {
+  return {
+      "doctor",
+      "",
+      "What is wrong, and what to do: of this machine, and of a node",
+      {{"",
+        "Looks at the node, and at this machine when the node is on it (or is to be): io_uring, "
+        "limits, memory, clock, ports, and a data folder, in which it makes a file and removes "
+        "it. One cause and one remedy for each finding. Exit 1 when there is an error or a "
+        "warning.",
+        {{"--local", "", &Arguments::local, "this machine only: before a first start"},
+         {"--remote", "", &Arguments::remote, "the node only"},
+         {"--data", "FOLDER", &Arguments::data,
+          "data folder to look at [the node's, else ./varve-data]"}},
+        {"doctor", "doctor --local --data /var/lib/varve",
+         "--json doctor | jq '.findings[] | select(.severity != \"ok\")'"},
+        examine}}};
+}
+
+}  // namespace varve::kvctl

@@ -1,0 +1,23 @@
+// Finding: one thing that doctor looked at: how bad it is, its one cause, its one remedy.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace varve::kvctl {
+
+enum class Severity { kOk, kNote, kWarning, kError };  // from kWarning on something is wrong
+
+struct Finding {
+  Severity severity = Severity::kOk;
+  std::string check;   // "io_uring", "target 2"
+  std::string cause;   // or, when it is ok, what there is
+  std::string remedy;  // empty when it is ok
+  bool operator==(const Finding&) const = default;
+};
+
+const char* severity_name(Severity severity);  // "ok", "note", "warning", "error"
+// "cause; remedy" as varved writes them: what stands behind the last semicolon is the remedy.
+Finding finding_of(Severity severity, std::string check, const std::string& text);
+
+}  // namespace varve::kvctl

@@ -1,0 +1,146 @@
+// Judging a node by what it says of itself: its own words where it has some.
+#include "tools/kvctl/node_check.h"
+
+#include "common/time/time.h"
+#include "tools/kvctl/text.h"
+
+namespace varve::kvctl {
+
+namespace {
+
+constexpr Nanos kNumbersAgeMax = 10 * kSecond;  // they are made anew each second
+constexpr uint64_t kSessionsPercentMax = 90;
+
+Finding ok(std::string check, std::string what) {
+  return {Severity::kOk, std::move(check), std::move(what), ""};
+}
+
+void check_ready(const v1::GetStatusResponse& status, std::vector<Finding>& out) {
+  if (status.ready()) {
+    out.push_back(
+        ok("ready", printable(status.version()) + ", up " + age_text(status.uptime_ns())));
+  } else {
+    out.push_back({Severity::kError, "ready",
+                   "the node is not ready: " + printable(status.ready_why_not()),
+                   "wait while it starts, recovers or drains; else see its log"});
+  }
+  if (status.numbers_age_ns() > kNumbersAgeMax) {
+    out.push_back({Severity::kWarning, "numbers",
+                   "the node's numbers are " + age_text(status.numbers_age_ns()) +
+                       " old, and should be a second old",
+                   "look at the load of its machine, and at its log"});
+  }
+}
+
+// A node has a flag for what is degraded; what the rows below say of the same thing is not said
+// twice.
+bool is_degraded(const v1::GetStatusResponse& status, const char* reason) {
+  for (const v1::Degradation& degradation : status.degraded()) {
+    if (degradation.reason() == reason) return true;
+  }
+  return false;
+}
+
+void check_shards(const v1::GetStatusResponse& status, std::vector<Finding>& out) {
+  for (const v1::Shard& shard : status.shards()) {
+    const std::string check = "shard " + std::to_string(shard.index());
+    if (!shard.answers()) {
+      out.push_back(
+          {Severity::kError, check, "it does not answer",
+           "look at the load of the machine and at its log; a restart helps when it hangs"});
+    }
+    if (!shard.io_refusal().empty()) {
+      out.push_back(finding_of(Severity::kWarning, check, printable(shard.io_refusal())));
+    }
+  }
+}
+
+void check_target(const v1::Target& target, std::vector<Finding>& out) {
+  const std::string check = "target " + std::to_string(target.index());
+  const std::string name = printable(target.path());
+  switch (target.state()) {
+    case v1::TARGET_STATE_OK:
+      break;
+    case v1::TARGET_STATE_DRAINING:
+    case v1::TARGET_STATE_DRAINED:
+      out.push_back(finding_of(Severity::kNote, check, name + ": " + printable(target.why())));
+      break;
+    case v1::TARGET_STATE_SUSPECT:
+      out.push_back(finding_of(Severity::kWarning, check, name + ": " + printable(target.why())));
+      break;
+    default:
+      out.push_back(finding_of(Severity::kError, check, name + ": " + printable(target.why())));
+      break;
+  }
+  if (target.limbo() > 0) {
+    out.push_back({Severity::kWarning, check,
+                   name + " has not given back the memory of " + plural(target.limbo(), "transfer"),
+                   "check the drive; a restart gets the memory back"});
+  }
+  if (target.scrub().rot() > 0) {
+    out.push_back(
+        {Severity::kWarning, check,
+         plural(target.scrub().rot(), "fragment") + " on " + name +
+             " found wrong or unreadable since the start",
+         "look at the drive's own health (smartctl, nvme smart-log), and drain it when it "
+         "goes on"});
+  }
+  if (target.missed_purges()) {
+    out.push_back({Severity::kNote, check,
+                   name + " missed purges, so it may not start without the others",
+                   "keep the others beside it until recovery has ended"});
+  }
+}
+
+void check_repair(const v1::GetStatusResponse& status, std::vector<Finding>& out) {
+  const v1::Repair& repair = status.repair();
+  if (repair.blocks_left() == 0) {
+    out.push_back(ok("repair", "nothing to do"));
+    return;
+  }
+  const std::string left = plural(repair.blocks_left(), "block") + " left to be rebuilt or moved";
+  if (repair.rate_bytes_per_s() == 0) {
+    out.push_back({Severity::kWarning, "repair", left + ", and repair is off",
+                   "start the node with --repair-mb-per-s above 0"});
+  } else {
+    // That blocks lack a fragment is "thin", which the node says itself; this may be a drain.
+    const std::string when = repair.eta_ns() > 0
+                                 ? "done in about " + age_text(repair.eta_ns())
+                                 : std::string("it is not known yet how long that takes");
+    out.push_back({Severity::kNote, "repair", left + ", " + when,
+                   "wait; kvctl policy set repair_mb_per_s makes it faster"});
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> check_node(const v1::GetStatusResponse& status,
+                                const v1::ListTargetsResponse& targets) {
+  std::vector<Finding> out;
+  check_ready(status, out);
+  for (const v1::Degradation& degradation : status.degraded()) {
+    out.push_back(
+        finding_of(Severity::kWarning, degradation.reason(), printable(degradation.remedy())));
+  }
+  if (!is_degraded(status, "io_fallback") && !is_degraded(status, "stalled")) {
+    check_shards(status, out);
+  }
+  const size_t before = out.size();
+  for (const v1::Target& target : targets.targets())
+    check_target(target, out);
+  if (out.size() == before) {
+    out.push_back(ok("targets", plural(static_cast<uint64_t>(targets.targets_size()), "target") +
+                                    ", all of them work"));
+  }
+  if (!is_degraded(status, "thin")) check_repair(status, out);
+  if (status.sessions_max() > 0 &&
+      status.sessions() * 100 >= status.sessions_max() * kSessionsPercentMax) {
+    out.push_back({Severity::kWarning, "sessions",
+                   count_text(status.sessions()) + " of " + count_text(status.sessions_max()) +
+                       " clients are there: further ones are refused soon",
+                   "restart with more --sessions, or close some (kvctl sessions)"});
+  }
+  return out;
+}
+
+}  // namespace varve::kvctl
