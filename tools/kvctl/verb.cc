@@ -4,9 +4,10 @@
 namespace varve::kvctl {
 
 std::vector<Noun> nouns() {
-  return {status_noun(), tier_noun(),  target_noun(), scrub_noun(), domain_noun(),  format_noun(),
-          block_noun(),  match_noun(), purge_noun(),  hold_noun(),  session_noun(), policy_noun(),
-          drain_noun(),  put_noun(),   get_noun(),    doctor_noun()};
+  return {status_noun(),  tier_noun(),      target_noun(), scrub_noun(), domain_noun(),
+          format_noun(),  block_noun(),     match_noun(),  purge_noun(), hold_noun(),
+          session_noun(), policy_noun(),    drain_noun(),  put_noun(),   get_noun(),
+          doctor_noun(),  completion_noun()};
 }
 
 std::vector<Option> common_options() {
