@@ -80,7 +80,7 @@ endif()
 if(TARGET varved AND TARGET varve_tools_ledger)
   varve_room_test(e2e varve_tools_ledger FALSE "")
   target_link_libraries(test_e2e PRIVATE varve_proto_control)  # an operator's client, generated
-  add_dependencies(test_e2e varved)
+  add_dependencies(test_e2e varved kvctl)
 endif()
 
 varve_program(varve_sim tests/sim DEPS ${kCommon} server/config server/flash server/tier
