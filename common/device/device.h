@@ -17,6 +17,8 @@
 //      not. A discard that the drive does not take is kUnsupported and no failure.
 //   D5 after a failed flush the device is failed: what was unflushed is unknown (fsync is not
 //   retried).
+//   D6 a file that was deleted or cut short under the device is told by gone(), also where writes
+//   would lengthen it again: what lay there will not be found at the next start.
 #pragma once
 
 #include <sys/uio.h>
@@ -75,6 +77,9 @@ class BlockDevice {
   Status failure() const { return failure_; }
   // The owner declares the device lost (no progress within a deadline).
   void fail(Status cause);
+  // Whether the drive is not the one any more that was opened, and why (D6); kOk where nothing can
+  // be said. One quick look, which fails nothing by itself.
+  virtual Status gone() const { return {}; }
 
   // For FaultDevice only: past the cache, at once, blocking. The medium as a power cut leaves it.
   // kUnsupported where a device has no such way.

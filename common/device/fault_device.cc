@@ -66,6 +66,7 @@ class FaultDeviceImpl final : public FaultDevice {
   void full_set(bool full) override { full_ = full; }
   void crash() override;
   const FaultCounters& fault_counters() const override { return fault_counters_; }
+  Status gone() const override { return inner_->gone(); }
   Status read_now(uint64_t offset_bytes, ByteSpan pages) override {
     return inner_->read_now(offset_bytes, pages);
   }

@@ -1,5 +1,6 @@
 // FileDevice: a file or a block device through the reactor's IoBackend, O_DIRECT always.
 // It only describes the attempt to the backend; what a result means is BlockDevice's business.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/device/file_open.h"
@@ -34,6 +35,15 @@ class FileDevice final : public BlockDevice {
   }
   Status write_now(uint64_t offset_bytes, ConstByteSpan pages) override {
     return write_pages(fd_, offset_bytes, pages);
+  }
+
+  Status gone() const override {
+    struct stat info = {};
+    if (fstat(fd_, &info) != 0) return Status::unavailable("it does not answer (fstat)");
+    if (is_block_device_) return {};  // one that is unplugged says so by its errors
+    if (info.st_nlink == 0) return Status::unavailable("its file was deleted");
+    const bool cut = static_cast<uint64_t>(info.st_size) < capacity_bytes();
+    return cut ? Status::unavailable("its file was cut short") : Status();
   }
 
  protected:

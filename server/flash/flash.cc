@@ -92,7 +92,7 @@ class FlashImpl final : public Flash {
   void scrub_now() override;
   bool scrub_start(uint32_t target) override;
   void scrub_interval_set(Nanos interval_ns) override;
-  void fail_target(uint32_t target) override;
+  void fail_target(uint32_t target, Status cause) override;
   Usage usage(uint32_t target) const override;
   void register_metrics(MetricSet& metrics) override;
 
@@ -494,9 +494,9 @@ void FlashImpl::scrub_interval_set(Nanos interval_ns) {
   if (interval_ns > 0 && !draining_) reactor_.arm(scrub_timer_, interval_ns);
 }
 
-void FlashImpl::fail_target(uint32_t target) {
+void FlashImpl::fail_target(uint32_t target, Status cause) {
   VARVE_ASSERT(reactor_.on_owner_core());
-  engine(target).target.io.fail_now(Status::unavailable("the operator declared it failed"));
+  engine(target).target.io.fail_now(cause);
 }
 
 void FlashImpl::on_scrub_timer() {

@@ -430,8 +430,8 @@ class Flash {
   // (without pauses from now on), the target does not work or the shard drains.
   virtual bool scrub_start(uint32_t target) = 0;
   virtual void scrub_interval_set(Nanos interval_ns) = 0;  // from now on; 0 = never
-  // As if it had erred (L6). One that has failed: nothing.
-  virtual void fail_target(uint32_t target) = 0;
+  // As if it had erred (L6), with this cause. One that has failed: nothing.
+  virtual void fail_target(uint32_t target, Status cause) = 0;
 
   struct Usage {  // of one target, this shard's slices
     uint64_t capacity_pages = 0, live_pages = 0, reserved_pages = 0, free_segments = 0;

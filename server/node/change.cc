@@ -21,7 +21,9 @@ struct SetDraining {
 struct FailTarget {
   Shard* shard;
   uint32_t target;
-  void on_core() { shard->flash().fail_target(target); }
+  void on_core() {
+    shard->flash().fail_target(target, Status::unavailable("the operator declared it failed"));
+  }
 };
 
 struct StartScrub {

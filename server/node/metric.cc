@@ -28,8 +28,19 @@ void collect_devices(const ShardThread& thread, MetricSnapshot& snapshot) {
   }
 }
 
+// A target whose file was taken away under it is failed like a drive that was pulled: what it still
+// serves would be gone at the next start, so its blocks are rebuilt on the others while they can be.
+void fail_what_is_gone(ShardThread& thread) {
+  for (uint32_t t = 0; t < thread.devices.size(); ++t) {
+    if (thread.devices[t]->failed()) continue;
+    const Status cause = thread.devices[t]->gone();
+    if (!cause.ok()) thread.shard->flash().fail_target(t, cause);
+  }
+}
+
 void collect(void* context) {
   auto& thread = *static_cast<ShardThread*>(context);
+  fail_what_is_gone(thread);
   MetricSnapshot snapshot = thread.shard->metrics();
   if (thread.index == kSessionShard) snapshot.merge(thread.node.session_metrics.snapshot());
   const Reactor::Counters& counters = thread.reactor->counters();

@@ -69,6 +69,20 @@ class MonitorTest(unittest.TestCase):
                             *varved_test.SMALL)
         self.assertIn(f"--http {address}: cannot listen there", text)
 
+    def test_a_target_whose_file_is_deleted_has_failed(self):
+        _, address = self.start()
+        os.unlink(os.path.join(self.data, "target-1.dat"))
+        for _ in range(100):
+            text = get(address, "/metrics")[1]
+            if 'varve_target_ok_shards{target="1"} 0\n' in text:
+                break
+            time.sleep(0.1)
+        else:
+            self.fail(text)
+        self.assertIn('varve_target_ok_shards{target="0"} ', text)
+        self.assertNotIn('varve_target_ok_shards{target="0"} 0\n', text)
+        self.assertIn("its file was deleted", self.daemons[0].log())
+
     def test_the_dashboard_asks_for_numbers_that_there_are(self):
         _, address = self.start()
         names = names_of(get(address, "/metrics")[1])

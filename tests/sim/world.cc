@@ -406,7 +406,7 @@ void World::give_up(uint32_t target) {
   note(0xD2C1 + target);
   life_->faulted[target] = true;
   for (const auto& shard : life_->shards)
-    shard->flash().fail_target(target);
+    shard->flash().fail_target(target, Status::unavailable("the world says so"));
 }
 
 void World::scrub_now(uint32_t target) {

@@ -112,6 +112,21 @@ TEST_P(FileDeviceTest, AFileCutShortUnderTheDeviceIsALostDriveAndTheProcessGoesO
   EXPECT_EQ(device->counters().short_ios, 1u);
 }
 
+TEST_P(FileDeviceTest, AFileThatIsCutShortOrDeletedIsGoneThoughWritesGoOn) {
+  open(4 * kMiB);
+  if (device == nullptr) return;
+  EXPECT_TRUE(device->gone().ok());
+  ASSERT_EQ(truncate(path.path().c_str(), 0), 0);
+  AlignedBytes page(kPageBytes);
+  EXPECT_TRUE(world->write(*device, kMiB, page.data(), kPageBytes).ok());
+  EXPECT_EQ(device->gone().code(), Code::kUnavailable);
+  ASSERT_EQ(truncate(path.path().c_str(), 4 * kMiB), 0);
+  EXPECT_TRUE(device->gone().ok());
+  ASSERT_EQ(unlink(path.path().c_str()), 0);
+  EXPECT_EQ(device->gone().code(), Code::kUnavailable);
+  EXPECT_FALSE(device->failed());  // that is for its owner to say
+}
+
 TEST_P(FileDeviceTest, NowAndLaterSeeTheSameBytes) {
   open(kMiB);
   if (device == nullptr) return;

@@ -162,11 +162,11 @@ TEST(Flash, ATargetThatIsDeclaredFailedHasFailed) {
   rig.start_and_recover();
   TestFragment* f = rig.append(1, 2, 6000);
   ASSERT_NE(f, nullptr);
-  rig.flash().fail_target(0);
+  rig.flash().fail_target(0, Status::unavailable("declared"));
   EXPECT_TRUE(rig.user().failed.empty()) << "not inside the call";
   EXPECT_FALSE(rig.flash().target_ok(0));
   EXPECT_TRUE(rig.flash().target_ok(1));
-  rig.flash().fail_target(0);
+  rig.flash().fail_target(0, Status::unavailable("declared"));
   rig.settle(kSecond);
   EXPECT_EQ(rig.user().failed, std::vector<uint32_t>{0});
   EXPECT_TRUE(f->done);

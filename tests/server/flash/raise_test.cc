@@ -64,7 +64,7 @@ TEST(Raise, ATargetThatFailedIsNotAskedWhatHolds) {
   Rig rig(options);
   rig.start_and_recover();
   ASSERT_TRUE(raise_to(rig, 1).ok());
-  rig.flash().fail_target(0);
+  rig.flash().fail_target(0, Status::unavailable("declared"));
   ASSERT_TRUE(raise_to(rig, 2).ok());
   EXPECT_EQ(domain_generation(rig.flash().generations(), 1), 2u);
 }

@@ -90,7 +90,7 @@ class FakeFlash final : public flash::Flash {
   void scrub_now() override {}
   bool scrub_start(uint32_t) override { return true; }
   void scrub_interval_set(Nanos) override {}
-  void fail_target(uint32_t target) override { ok[target] = false; }
+  void fail_target(uint32_t target, Status) override { ok[target] = false; }
   Usage usage(uint32_t) const override { return shown; }
   void register_metrics(MetricSet&) override {}
   bool drained = false;
