@@ -1,12 +1,17 @@
 // The log: the only place that names spdlog. One sink, stderr, made on the first line and never
 // torn down, so that a destructor that runs late may still log.
+//
+// One lock of ours instead of the sink's: it is held across fork(), so that a child finds neither
+// it nor what a line takes inside (the time zone) locked by a thread that it does not have.
 #include "common/base/log.h"
 
+#include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdarg>
 #include <cstdio>
+#include <mutex>
 #include <string>
 
 namespace varve {
@@ -15,9 +20,17 @@ namespace {
 
 constexpr size_t kLineBytesMax = 1024;
 
+std::mutex& one_line() {
+  static auto* lock = new std::mutex;
+  return *lock;
+}
+
 spdlog::logger& logger() {
   static spdlog::logger* instance = [] {
-    auto* made = new spdlog::logger("varve", spdlog::sink_ptr(new spdlog::sinks::stderr_sink_mt));
+    const int error = pthread_atfork([] { one_line().lock(); }, [] { one_line().unlock(); },
+                                     [] { one_line().unlock(); });
+    VARVE_ASSERT(error == 0, error);
+    auto* made = new spdlog::logger("varve", spdlog::sink_ptr(new spdlog::sinks::stderr_sink_st));
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %L %v");
     made->set_level(spdlog::level::info);
     made->flush_on(spdlog::level::debug);
@@ -53,7 +66,9 @@ void log_line(LogLevel level, std::string_view room, std::string_view text) {
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
-  logger().log(spdlog_level(level), "{}: {}", room, line);
+  spdlog::logger& out = logger();
+  const std::lock_guard<std::mutex> lock(one_line());
+  out.log(spdlog_level(level), "{}: {}", room, line);
 }
 
 void logf(LogLevel level, std::string_view room, const char* format, ...) {
