@@ -108,6 +108,40 @@ class InstallTest(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("9.0", result.stderr)
 
+    def readme(self, language, before, after, name):
+        """The README's block of a language, made a whole file."""
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+            blocks = re.findall(rf"```{language}\n(.*?)```", f.read(), re.DOTALL)
+        self.assertEqual(len(blocks), 1)
+        with open(self.path(name), "w", encoding="utf-8") as f:
+            f.write(before + blocks[0] + after)
+        return self.path(name)
+
+    def test_what_the_readme_shows_compiles(self):
+        cpp = self.readme("cpp", """#include "client/varve.h"
+            using namespace varve;
+            void attention(uint32_t);
+            void shown(Format shape, std::vector<uint32_t> tokens, std::vector<uint32_t> from,
+                       std::vector<uint32_t> to, Layout layout, uint32_t layers);
+            void shown(Format shape, std::vector<uint32_t> tokens, std::vector<uint32_t> from,
+                       std::vector<uint32_t> to, Layout layout, uint32_t layers) {
+            """, "(void)durable; (void)here; }", "readme.cc")
+        run("c++", "-std=c++20", "-Wall", "-Werror", "-Wno-unused-result", "-fsyntax-only", "-I",
+            ROOT, cpp)  # it leaves errors out, as it says
+        c = self.readme("c", """#include <varve/varve_c.h>
+            #define SECOND 1000000000ull
+            void attention(uint32_t);
+            void shown(varve_client* client, varve_format format, varve_layout layout, varve_id* ids,
+                       uint32_t n, const uint32_t* from, const uint32_t* to, uint32_t layers);
+            void shown(varve_client* client, varve_format format, varve_layout layout, varve_id* ids,
+                       uint32_t n, const uint32_t* from, const uint32_t* to, uint32_t layers) {
+              varve_op op;
+              varve_completion done = {.struct_size = sizeof done};
+              uint8_t here[256];
+            """, "}", "readme.c")
+        flags = run("pkg-config", "--cflags", "varve", env=self.env).split()
+        run("cc", "-std=c11", *STRICT, "-fsyntax-only", c, *flags)
+
     def test_the_example_in_cpp_in_the_tree(self):
         self.expect_push_and_pull(CPP_EXAMPLE)
 
