@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "tools/kvctl/call.h"
@@ -248,10 +250,10 @@ std::string fish_script(const Tree& tree) {
 Outcome print_completion(Call& call) {
   const CommandTree tree;
   const std::string& shell = call.arguments.shell;
-  call.console.out << completion_script(tree.app(), shell == "fish"  ? Shell::kFish
-                                                    : shell == "zsh" ? Shell::kZsh
-                                                                     : Shell::kBash);
-  return Outcome::done();
+  const std::string script = completion_script(tree.app(), shell == "fish"  ? Shell::kFish
+                                                           : shell == "zsh" ? Shell::kZsh
+                                                                            : Shell::kBash);
+  return call.show(Json{{"shell", shell}, {"script", script}}, script);
 }
 
 }  // namespace

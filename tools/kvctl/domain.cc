@@ -1,4 +1,5 @@
 // kvctl domain: who may share. Tokens are shown once, where they are made.
+#include "server/config/config.h"
 #include "tools/kvctl/call.h"
 #include "tools/kvctl/table.h"
 
@@ -32,7 +33,13 @@ Outcome list_domains(Call& call) {
 Outcome create_domain(Call& call) {
   v1::CreateDomainRequest request;
   request.set_name(call.arguments.name);
-  request.set_quota_bytes(call.arguments.quota_bytes);
+  if (const std::string& quota = call.arguments.quota; !quota.empty()) {
+    const Result<uint64_t> bytes = parse_bytes(quota);
+    if (!bytes) {
+      return Outcome::usage("--quota is \"" + printable(quota) + "\"; " + bytes.error().what());
+    }
+    request.set_quota_bytes(*bytes);
+  }
   v1::CreateDomainResponse made;
   Outcome outcome = call.node.ask(request, &made);
   if (!outcome.ok()) return outcome;
@@ -78,7 +85,7 @@ Noun domain_noun() {
            {"create",
             "Make a domain, and show its token, once",
             {name_word(),
-             {"--quota-bytes", "BYTES", &Arguments::quota_bytes, "most that it may hold [none]"}},
+             {"--quota", "SIZE", &Arguments::quota, "most that it may hold, as 10GiB [none]"}},
             {"domain create team-a", "--json domain create team-a | jq -r .token > team-a.token"},
             create_domain},
            {"rotate",

@@ -6,7 +6,7 @@
 // completion.cc. Invariants:
 //   K1 what a command has to say goes to `out`, all else to `err`; with --json `out` has one
 //   document
-//      or nothing, and an error is one line of JSON on `err`.
+//      or nothing, and an error is one line of JSON on `err`. --help and --version are for people.
 //   K2 an error names cause and remedy, and never a token.
 //   K3 what cannot be taken back is asked for, or needs --yes where nobody can be asked.
 //   K4 every wait ends: by its answer or --timeout.

@@ -33,7 +33,7 @@ struct Arguments {
   std::string domain, lineage;
   std::string format, other_format;  // beginnings of fingerprints in hex
   uint32_t ranks = 0;
-  uint64_t quota_bytes = 0;
+  std::string quota;  // "10GiB"
   std::string session, shell, file, key, data;
   bool force = false, all = false, canonical = false, local = false, remote = false;
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/tools/kvctl/fake_node.h"
@@ -105,6 +106,11 @@ TEST_F(CompletionOf, FishTakesItsScriptAndOffersWhatCanFollow) {
   const std::string out =
       output_of("fish -c 'source " + file + "; complete -C \"kvctl targets dr\"' 2>&1");
   EXPECT_EQ(out.substr(0, out.find('\t')), "drain") << out;
+}
+
+TEST_F(CompletionOf, IsATextInJsonToo) {
+  const nlohmann::json json = run_kvctl({"--json", "completion", "bash"}).json();
+  EXPECT_EQ(json["script"], run_kvctl({"completion", "bash"}).out);
 }
 
 TEST_F(CompletionOf, OtherShellsAreRefused) {

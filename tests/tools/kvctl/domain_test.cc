@@ -29,10 +29,11 @@ TEST(Domains, AreMadeWithATokenOnALineOfItsOwn) {
   FakeNode node;
   node.CreateDomain_answer().mutable_domain()->set_name("team-a");
   node.CreateDomain_answer().set_token("tok");
-  const Said said = node.kvctl({"domain", "create", "team-a", "--quota-bytes", "1000"});
-  EXPECT_EQ(node.CreateDomain_request.quota_bytes(), 1000u);
+  const Said said = node.kvctl({"domain", "create", "team-a", "--quota", "1KiB"});
+  EXPECT_EQ(node.CreateDomain_request.quota_bytes(), 1024u);
   EXPECT_NE(said.out.find("\ntok\n"), std::string::npos) << said.out;
   EXPECT_EQ(node.kvctl({"--json", "domain", "create", "team-a"}).json()["token"], "tok");
+  EXPECT_EQ(node.kvctl({"domain", "create", "team-a", "--quota", "1 KB"}).exit, Exit::kUsage);
 }
 
 TEST(Domains, AreRotatedAndDropped) {
