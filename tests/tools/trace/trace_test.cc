@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 namespace varve::trace {
@@ -49,6 +50,97 @@ TEST(Trace, AHitNeedsTheWholePrefixBeforeIt) {
   ASSERT_TRUE(trace.has_value());
   EXPECT_EQ(trace->hits_possible(), 0u);
   std::remove(path.c_str());
+}
+
+std::string session_file(const std::string& name, const std::string& text) {
+  const std::string folder = testing::TempDir() + "varve_sessions";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/" + name) << text;
+  return folder;
+}
+
+// `count` ids from `first`, as JSON.
+std::string ids(uint32_t first, uint32_t count) {
+  std::string text = "[";
+  for (uint32_t i = 0; i < count; ++i)
+    text += (i > 0 ? "," : "") + std::to_string(first + i);
+  return text + "]";
+}
+
+std::string request(double t, const std::string& hash_ids) {
+  return "{\"t\":" + std::to_string(t) + ",\"in\":600,\"out\":7,\"hash_ids\":" + hash_ids + "}";
+}
+
+TEST(Sessions, RunsOfSmallBlocksAreJoinedAndSessionsShareNothing) {
+  session_file("session_1.json", "{\"block_size\":64,\"requests\":[" + request(0, ids(1, 17)) +
+                                     "," + request(2.5, ids(1, 24)) + "]}");
+  const std::string folder = session_file(
+      "session_2.json", "{\"block_size\":64,\"requests\":[" + request(1, ids(1, 16)) + "]}");
+  const auto trace = read_any(folder, 10);
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(trace.has_value()) << trace.error().what();
+  ASSERT_EQ(trace->requests.size(), 3u);
+  EXPECT_EQ(trace->requests[0].ids, (std::vector<uint64_t>{0, 1}));  // the 17th is part of a block
+  EXPECT_EQ(trace->requests[1].ids, (std::vector<uint64_t>{3, 4}));  // of the other session
+  EXPECT_EQ(trace->requests[2].ids, (std::vector<uint64_t>{0, 1, 2}));
+  EXPECT_EQ(trace->requests[2].time_ms, 2500u);
+  EXPECT_EQ(trace->requests[2].output_tokens, 7u);
+  EXPECT_EQ(trace->requests[0].session, trace->requests[2].session);
+  EXPECT_NE(trace->requests[0].session, trace->requests[1].session);
+  EXPECT_EQ(trace->hits_possible(), 2u);
+}
+
+TEST(Sessions, ASubAgentIsASessionThatBeginsWhenItIsCalled) {
+  const std::string sub =
+      "{\"t\":10,\"type\":\"subagent\",\"requests\":[" + request(1, ids(1, 8)) + "]}";
+  const std::string folder =
+      session_file("session_3.json",
+                   "{\"block_size\":64,\"requests\":[" + request(0, ids(1, 8)) + "," + sub + "]}");
+  const auto trace = read_sessions(folder + "/session_3.json", 10);
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(trace.has_value()) << trace.error().what();
+  ASSERT_EQ(trace->requests.size(), 2u);
+  EXPECT_EQ(trace->requests[1].time_ms, 11000u);
+  EXPECT_EQ(trace->requests[1].ids, trace->requests[0].ids);
+  EXPECT_NE(trace->requests[1].session, trace->requests[0].session);
+}
+
+TEST(Sessions, RefusesWhatIsNoSession) {
+  std::string nested = "{\"t\":0,\"requests\":[]}";
+  for (int i = 0; i < 20; ++i)
+    nested = "{\"t\":0,\"requests\":[" + nested + "]}";
+  const std::string head = "{\"block_size\":64,\"requests\":";
+  for (const std::string& text :
+       {std::string(), std::string("[]"), std::string("{\"block_size\":64}"),
+        std::string("{\"block_size\":100,\"requests\":[]}"), head + "[]}", head + "[3]}",
+        head + "[{\"t\":0}]}", head + "[{\"t\":-1,\"hash_ids\":[1]}]}",
+        head + "[{\"t\":1e300,\"hash_ids\":[1]}]}", head + "[{\"t\":0,\"hash_ids\":[\"a\"]}]}",
+        head + "[" + nested + "]}"}) {
+    const std::string folder = session_file("session_4.json", text);
+    EXPECT_EQ(read_sessions(folder, 5).error().code(), Code::kInvalid) << text;
+    std::filesystem::remove_all(folder);
+  }
+  EXPECT_EQ(read_sessions("/nonexistent/folder", 5).error().code(), Code::kInvalid);
+}
+
+TEST(Sessions, ThePublishedOnesReuseNearlyAllOfTheirInput) {
+  const std::string folder = "../shared/data/traces/agent";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  const auto trace = read_any(folder, kTraceRequestsMax);
+  ASSERT_TRUE(trace.has_value()) << trace.error().what();
+  EXPECT_EQ(trace->requests.size(), 355u);
+  const double share =
+      static_cast<double>(trace->hits_possible()) / static_cast<double>(trace->blocks());
+  EXPECT_GT(share, 0.85);
+}
+
+TEST(Trace, WhatIsCutOffOfALongRequestIsCounted) {
+  const std::string path = write_file("{\"hash_ids\": " + ids(0, kTraceBlocksMax + 3) + "}\n");
+  const auto trace = read_any(path, 5);
+  std::remove(path.c_str());
+  ASSERT_TRUE(trace.has_value());
+  EXPECT_EQ(trace->requests[0].ids.size(), kTraceBlocksMax);
+  EXPECT_EQ(trace->cut_blocks, 3u);
 }
 
 TEST(Trace, TheGeneratorIsAFunctionOfItsSeed) {
