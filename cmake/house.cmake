@@ -1,5 +1,5 @@
 # What a line of the room table means: flags of every target, and the functions varve_room,
-# varve_program, varve_tool, varve_sim, varve_doubles and varve_fuzz.
+# varve_program, varve_tool, varve_embed, varve_doubles and varve_fuzz.
 # A folder that does not exist (yet) is skipped, so rooms may appear in any order.
 
 find_program(VARVE_CCACHE ccache)
@@ -207,6 +207,26 @@ function(varve_fuzz name)
   if(FUZZ_DOUBLES)
     target_link_libraries(${target} PRIVATE varve_doubles)
   endif()
+endfunction()
+
+# varve_embed(tools/x file namespace symbol): the text of a file of the tool as a C string that its
+# library defines; a header of the tool declares `extern const char* const symbol`.
+function(varve_embed path file namespace symbol)
+  varve_target_of(${path} target)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  set(from ${CMAKE_SOURCE_DIR}/${path}/${file})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${from})
+  file(READ ${from} text)
+  set(source ${CMAKE_BINARY_DIR}/embed/${path}/${file}.cc)
+  file(CONFIGURE OUTPUT ${source} @ONLY CONTENT "// Made by varve_embed of @path@/@file@.
+namespace @namespace@ {
+extern const char* const @symbol@;
+const char* const @symbol@ = R\"embedded(@text@)embedded\";
+}  // namespace @namespace@
+")
+  target_sources(${target} PRIVATE ${source})
 endfunction()
 
 # varve_python_test(name script): a test written in Python, run by ctest like the others.

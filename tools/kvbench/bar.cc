@@ -37,6 +37,12 @@ std::string number_text(double value) {
   return text;
 }
 
+std::string spread_text(const std::vector<double>& values, const char* unit) {
+  const Spread s = spread_of(values);
+  return number_text(s.middle) + " " + unit + " (" + number_text(s.low) + " .. " +
+         number_text(s.high) + ")";
+}
+
 bool Bar::is_ok() const {
   if (!has_value()) return false;
   if (sense == Sense::kNoTarget) return true;

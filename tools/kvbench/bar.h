@@ -57,5 +57,7 @@ std::string to_json(const std::vector<std::pair<std::string, std::string>>& decl
 
 // 4 significant digits, never an exponent: 0.8731, 4.215, 1234567.
 std::string number_text(double value);
+// "median unit (low .. high)"; not empty.
+std::string spread_text(const std::vector<double>& values, const char* unit);
 
 }  // namespace varve::kvbench

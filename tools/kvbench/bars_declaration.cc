@@ -1,7 +1,6 @@
 // What /proc, the build's cache and the options say.
-#include "tools/kvbench/declaration.h"
+#include "tools/kvbench/bars_declaration.h"
 
-#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -9,43 +8,12 @@
 
 #include "common/erasure/erasure.h"
 #include "common/fabric/fabric.h"
-#include "common/reactor/io.h"
+#include "tools/kvbench/machine.h"
 #include "tools/kvbench/process.h"
 
 namespace varve::kvbench {
 
 namespace {
-
-std::string first_line_after(const std::string& text, const std::string& key) {
-  const size_t at = text.find(key);
-  if (at == std::string::npos) return "unknown";
-  const size_t colon = text.find(':', at);
-  const size_t end = text.find('\n', at);
-  if (colon == std::string::npos || colon > end) return "unknown";
-  const size_t begin = text.find_first_not_of(" \t", colon + 1);
-  return begin == std::string::npos || begin >= end ? "unknown" : text.substr(begin, end - begin);
-}
-
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' '))
-    text.pop_back();
-  return text.empty() ? "unknown" : text;
-}
-
-std::string kernel() {
-  utsname name = {};
-  if (::uname(&name) != 0) return "unknown";
-  return std::string(name.sysname) + " " + name.release + " " + name.machine;
-}
-
-std::string io_backend() {
-  auto choice = make_io_backend(IoBackendPreference::kProbe, {});
-  if (!choice) return "none";
-  std::string text = choice->backend->name();
-  if (!choice->reason.ok())
-    text += std::string(" (io_uring refused: ") + choice->reason.what() + ")";
-  return text;
-}
 
 std::string file_system(const std::string& folder) {
   struct statfs info = {};
@@ -66,28 +34,15 @@ std::string size_text(uint64_t bytes) {
 
 }  // namespace
 
-std::string cache_value(const std::string& cache, const std::string& key) {
-  const std::string mark = "\n" + key + ":";
-  const size_t at = cache.find(mark);
-  if (at == std::string::npos) return "unknown";
-  const size_t equal = cache.find('=', at);
-  const size_t end = cache.find('\n', at + 1);
-  if (equal == std::string::npos || equal > end) return "unknown";
-  const std::string value = cache.substr(equal + 1, end - equal - 1);
-  return value.empty() ? "(none)" : value;
-}
-
-Declaration declare(const DeclarationInput& input) {
-  const std::string program_folder = input.program.substr(0, input.program.rfind('/'));
-  const std::string cache = read_file(program_folder + "/../CMakeCache.txt");
-  const std::string cpu = read_file("/proc/cpuinfo");
+BarsDeclaration declare_bars(const BarsDeclarationInput& input) {
+  const std::string cache = build_cache();
   return {
-      {"cpu", first_line_after(cpu, "model name")},
+      {"cpu", cpu_model()},
       {"cores", std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)) + ", nothing pinned"},
-      {"memory", first_line_after(read_file("/proc/meminfo"), "MemTotal")},
+      {"memory", memory_text()},
       {"load_average", trimmed(read_file("/proc/loadavg"))},
       {"kernel", kernel()},
-      {"huge_pages", trimmed(read_file("/sys/kernel/mm/transparent_hugepage/enabled"))},
+      {"huge_pages", huge_pages()},
       {"compiler", std::string("g++ or clang++ ") + __VERSION__},
       {"flags", cache_value(cache, "CMAKE_CXX_FLAGS") +
                     " -march=" + cache_value(cache, "VARVE_MARCH") + ", sanitizers " +

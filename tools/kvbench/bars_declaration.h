@@ -1,4 +1,4 @@
-// Declaration: every variable that shaped the numbers, and what was left out, said before them.
+// BarsDeclaration: every variable that shaped the numbers, and what was left out, said before them.
 #pragma once
 
 #include <string>
@@ -9,19 +9,15 @@
 
 namespace varve::kvbench {
 
-struct DeclarationInput {
+struct BarsDeclarationInput {
   WorkingSetShape shape;
   uint32_t lanes = 1;
   uint32_t rounds = 0;
-  std::string program;  // path of this program: its build's cache stands beside it
   std::string folder;
   bool quick = false;
 };
 
-using Declaration = std::vector<std::pair<std::string, std::string>>;
-Declaration declare(const DeclarationInput& input);
-
-// The value of `key` in a CMake cache ("KEY:TYPE=value"), "unknown" when absent. Pure.
-std::string cache_value(const std::string& cache, const std::string& key);
+using BarsDeclaration = std::vector<std::pair<std::string, std::string>>;
+BarsDeclaration declare_bars(const BarsDeclarationInput& input);
 
 }  // namespace varve::kvbench

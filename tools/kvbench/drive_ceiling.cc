@@ -33,7 +33,7 @@ Status DriveCeiling::find_runs(uint32_t file) {
   struct stat info = {};
   if (::fstat(files_[file], &info) != 0) return Status::io("bench: fstat", errno);
   const auto end = static_cast<uint64_t>(info.st_size);
-  const ByteSpan buffer = buffers_->bytes().first(kDriveRequestBytes);
+  const ByteSpan buffer = buffers_->bytes().first(request_bytes());
   uint64_t found_bytes = 0;  // written in a row, not yet part of a run
   for (uint64_t at = 0; at + buffer.size() <= end; at += buffer.size()) {
     const ssize_t got = ::pread(files_[file], buffer.data(), buffer.size(), static_cast<off_t>(at));
@@ -51,11 +51,11 @@ Status DriveCeiling::find_runs(uint32_t file) {
 }
 
 Result<std::unique_ptr<DriveCeiling>> DriveCeiling::open(const DriveCeilingOptions& options) {
-  VARVE_ASSERT(options.run_bytes % kDriveRequestBytes == 0, options.run_bytes);
+  VARVE_ASSERT(options.run_bytes % std::min(kDriveRequestBytes, options.run_bytes) == 0);
   std::unique_ptr<DriveCeiling> ceiling(new DriveCeiling(options));
-  VARVE_TRY(ceiling->buffers_,
-            TouchedMemory::map(std::max<uint64_t>(
-                uint64_t{options.requests_in_flight} * kDriveRequestBytes, options.run_bytes)));
+  VARVE_TRY(ceiling->buffers_, TouchedMemory::map(std::max<uint64_t>(
+                                   uint64_t{options.requests_in_flight} * ceiling->request_bytes(),
+                                   options.run_bytes)));
   for (const std::string& path : options.paths) {
     const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (fd < 0) return Status::io("bench: open a target, O_DIRECT", errno);
@@ -76,12 +76,12 @@ Result<std::unique_ptr<DriveCeiling>> DriveCeiling::open(const DriveCeilingOptio
 }
 
 void DriveCeiling::submit_one(std::byte* to, uint64_t request) {
-  const uint32_t per_run = options_.run_bytes / kDriveRequestBytes;
+  const uint32_t per_run = options_.run_bytes / request_bytes();
   const Run& run = runs_[request / per_run % runs_.size()];
   io_uring_sqe* sqe = io_uring_get_sqe(&ring_->uring);
   VARVE_ASSERT(sqe != nullptr);
-  io_uring_prep_read(sqe, files_[run.file], to, kDriveRequestBytes,
-                     run.offset + request % per_run * uint64_t{kDriveRequestBytes});
+  io_uring_prep_read(sqe, files_[run.file], to, request_bytes(),
+                     run.offset + request % per_run * uint64_t{request_bytes()});
 }
 
 Result<Nanos> DriveCeiling::round(ByteSpan destination) {
@@ -97,10 +97,10 @@ Result<Nanos> DriveCeiling::round_in_cache(uint64_t bytes) {
 // in order, and nobody looks at these bytes.
 Result<Nanos> DriveCeiling::read(ByteSpan destination, uint64_t bytes) {
   const SystemClock clock;
-  const uint64_t places = destination.size() / kDriveRequestBytes;
-  const uint64_t requests = bytes / kDriveRequestBytes;
+  const uint64_t places = destination.size() / request_bytes();
+  const uint64_t requests = bytes / request_bytes();
   const auto start = [&](uint64_t request) {
-    submit_one(destination.data() + request % places * kDriveRequestBytes, request);
+    submit_one(destination.data() + request % places * request_bytes(), first_request_ + request);
   };
   const Nanos begin_ns = clock.now_ns();
   uint64_t started = 0, ended = 0;
@@ -112,7 +112,7 @@ Result<Nanos> DriveCeiling::read(ByteSpan destination, uint64_t bytes) {
     io_uring_cqe* done[64];
     const uint32_t count = io_uring_peek_batch_cqe(&ring_->uring, done, std::size(done));
     for (uint32_t i = 0; i < count; ++i) {
-      if (done[i]->res != static_cast<int>(kDriveRequestBytes)) {
+      if (done[i]->res != static_cast<int>(request_bytes())) {
         return Status::io("bench: read", done[i]->res < 0 ? -done[i]->res : EIO);
       }
       ++ended;
@@ -120,6 +120,7 @@ Result<Nanos> DriveCeiling::read(ByteSpan destination, uint64_t bytes) {
     }
     io_uring_cq_advance(&ring_->uring, count);
   }
+  first_request_ += requests;
   return clock.now_ns() - begin_ns;
 }
 

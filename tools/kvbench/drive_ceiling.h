@@ -7,6 +7,7 @@
 // no reader who wants the bytes can use it. It is measured and declared as well.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@
 
 namespace varve::kvbench {
 
-inline constexpr uint32_t kDriveRequestBytes = 256 * kKiB;  // FlashOptions::io_bytes_max
+// FlashOptions::io_bytes_max; of extents that are smaller, a request has the extent's size.
+inline constexpr uint32_t kDriveRequestBytes = 256 * kKiB;
 
 struct DriveCeilingOptions {
   std::vector<std::string> paths;
@@ -33,11 +35,13 @@ class DriveCeiling {
   DriveCeiling(const DriveCeiling&) = delete;
   DriveCeiling& operator=(const DriveCeiling&) = delete;
 
-  // Reads the written bytes, `destination.size()` of them (over again where that is more than were
-  // written), one request after the other into `destination`; how long it took.
+  // Reads the written bytes, `destination.size()` of them, from where the round before ended (over
+  // again where that is more than were written), one request after the other into `destination`;
+  // how long it took.
   Result<Nanos> round(ByteSpan destination);
   // The same number of bytes, but each request into a buffer that was just read into.
   Result<Nanos> round_in_cache(uint64_t bytes);
+  uint32_t request_bytes() const { return std::min(kDriveRequestBytes, options_.run_bytes); }
   uint64_t written_bytes() const { return uint64_t{options_.run_bytes} * runs_.size(); }
 
  private:
@@ -53,6 +57,7 @@ class DriveCeiling {
   DriveCeilingOptions options_;
   std::vector<int> files_;
   std::vector<Run> runs_;
+  uint64_t first_request_ = 0;  // of the next round
   std::unique_ptr<TouchedMemory> buffers_;
   std::unique_ptr<Ring> ring_;
 };

@@ -22,6 +22,7 @@ class Files {
     for (const int fd : fds_)
       (void)::close(fd);
     if (ring_open_) io_uring_queue_exit(&ring_);
+    if (options_.after == DriveWritesOptions::After::kKeep) return;
     std::error_code ignored;
     std::filesystem::remove_all(options_.folder, ignored);
   }

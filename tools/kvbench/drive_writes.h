@@ -12,9 +12,11 @@
 namespace varve::kvbench {
 
 struct DriveWritesOptions {
-  std::string folder;  // made and emptied by the call
+  enum class After : uint8_t { kRemove, kKeep };
+  std::string folder;  // made by the call
   uint32_t files = 3;
   uint32_t requests_in_flight = 8;  // at each file: FlashOptions::writes_max
+  After after = After::kRemove;     // kKeep: the files stay, 0.dat and so on
 };
 
 // Writes `bytes` once; how long it took until all of it was durable.

@@ -1,219 +1,30 @@
-// varve_bench: the bars of the benchmark, one line each, beside what shaped them.
+// kvbench: measures Varve, beside ceilings of the same run, and declares what shaped the numbers.
 //
-//   varve_bench [NAME]... [--quick] [--rounds N] [--lanes N] [--dir FOLDER] [--json FILE]
+//   kvbench bars [NAME]...   the targets of the benchmark
+//   kvbench ceiling          what this machine gives without a store
 //
-// NAME is a bar or `ec`, all those of erasure coding; also as --only NAME. None: all bars.
-// Exit 0: every bar has a number, ok or short; 1: a bar was refused; 2: wrong use.
+// Exit 0: there is a result; 1: none, or a bar was refused; 2: wrong use.
 #include <CLI/CLI.hpp>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <map>
-#include <optional>
 
-#include "tools/kvbench/bar.h"
-#include "tools/kvbench/declaration.h"
-#include "tools/kvbench/degraded_bars.h"
-#include "tools/kvbench/ec_bars.h"
-#include "tools/kvbench/index_bars.h"
-#include "tools/kvbench/layout_bar.h"
-#include "tools/kvbench/pull_bars.h"
-#include "tools/kvbench/recovery_bar.h"
-#include "tools/kvbench/store_bars.h"
+#include "tools/kvbench/bars.h"
+#include "tools/kvbench/ceiling.h"
 
-namespace {
-
-using varve::kvbench::Bar;
-
-const std::vector<std::string> kBars = {"tcp_dram_pull",
-                                        "flash_pull",
-                                        "match",
-                                        "recovery",
-                                        "ec_encode_4+2",
-                                        "index_bytes_per_fragment",
-                                        "ec_fused_4+2",
-                                        "ec_decode_4+2",
-                                        "ec_degraded_whole",
-                                        "ec_degraded_first",
-                                        "ec_degraded_whole_4+2",
-                                        "ec_degraded_first_4+2",
-                                        "ec_stuck_first",
-                                        "ec_flash_bytes",
-                                        "ec_push_2+1",
-                                        "ec_layout"};
-const std::string kCodingGroup = "ec";  // every bar whose name begins with it and "_"
-
-using Degraded = std::map<std::string, std::optional<varve::kvbench::DegradedBars>>;  // by scheme
-
-struct Options {
-  std::vector<std::string> only;
-  bool quick = false;
-  uint32_t rounds = 0;  // 0 = each bar's own
-  uint32_t lanes = 1;
-  std::string folder;
-  std::string json_path;
-};
-
-std::string own_path() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).string();
-}
-
-std::string varved_path() {
-  return own_path().substr(0, own_path().rfind('/')) + "/varved";
-}
-
-// What the bars that need a daemon of a scheme have in common.
-template <class BarOptions>
-BarOptions coded_options(const Options& options, const std::string& folder, uint32_t quick_blocks) {
-  BarOptions coded;
-  coded.varved = varved_path();
-  coded.folder = folder;
-  coded.lanes = options.lanes;
-  if (options.quick) {
-    coded.shape.blocks = quick_blocks;
-    coded.rounds = 2;
-  }
-  if (options.rounds > 0) coded.rounds = options.rounds;
-  return coded;
-}
-
-varve::kvbench::DegradedBarOptions degraded_options(const Options& options,
-                                                    const std::string& folder) {
-  auto degraded = coded_options<varve::kvbench::DegradedBarOptions>(options, folder, 48);
-  if (options.quick) degraded.passes = 2;
-  return degraded;
-}
-
-varve::kvbench::LayoutBarOptions layout_options(const Options& options, const std::string& folder) {
-  auto layout = coded_options<varve::kvbench::LayoutBarOptions>(options, folder, 48);
-  if (options.quick) layout.passes = 1;
-  return layout;
-}
-
-varve::kvbench::PullBarOptions pull_options(const Options& options, const std::string& folder) {
-  varve::kvbench::PullBarOptions pull;
-  pull.varved = varved_path();
-  pull.folder = folder;
-  pull.lanes = options.lanes;
-  if (options.quick) {
-    pull.shape.blocks = 96;
-    pull.rounds = 3;
-    pull.flash_dram_bytes = 64 * varve::kMiB;
-    pull.flash_shape.blocks = 96;
-  }
-  if (options.rounds > 0) pull.rounds = options.rounds;
-  return pull;
-}
-
-// The coding bars that a daemon serves. Two of a scheme are one measurement, kept in `degraded`.
-Bar run_coded_bar(const std::string& name, const Options& options, const std::string& folder,
-                  Degraded& degraded) {
-  using varve::kvbench::StoreBarOptions;
-  if (name == "ec_stuck_first") return ec_stuck_first_bar(degraded_options(options, folder));
-  if (name == "ec_layout") return ec_layout_bar(layout_options(options, folder));
-  const auto store = coded_options<StoreBarOptions>(options, folder, 16);
-  if (name == "ec_flash_bytes") return ec_flash_bytes_bar(store);
-  if (name == "ec_push_2+1") return ec_push_bar(store);
-  const auto scheme = name.ends_with("_4+2") ? varve::Scheme{4, 2} : varve::Scheme{2, 1};
-  auto& bars = degraded[scheme.text()];
-  if (!bars) bars = ec_degraded_bars(degraded_options(options, folder), scheme);
-  return name.starts_with("ec_degraded_whole") ? bars->whole : bars->first;
-}
-
-// Runs one bar by name in an empty folder of its own.
-Bar run_bar(const std::string& name, const Options& options, Degraded& degraded) {
-  const std::string folder = options.folder + "/" + name;
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  Bar bar;
-  varve::kvbench::IndexBarOptions index;
-  varve::kvbench::RecoveryBarOptions recovery;
-  varve::kvbench::EcBarOptions ec;
-  recovery.folder = folder;
-  if (options.quick) {
-    index.rounds = 3;
-    recovery.fragments = 200000;
-    recovery.rounds = 3;
-    ec.data_bytes = 96 * varve::kMiB;
-    ec.rounds = 3;
-  }
-  if (options.rounds > 0) index.rounds = recovery.rounds = ec.rounds = options.rounds;
-  if (name == "tcp_dram_pull") bar = tcp_dram_pull_bar(pull_options(options, folder));
-  if (name == "flash_pull") bar = flash_pull_bar(pull_options(options, folder));
-  if (name == "match") bar = match_bar(index);
-  if (name == "index_bytes_per_fragment") bar = index_bytes_bar(index);
-  if (name == "recovery") bar = recovery_bar(recovery);
-  if (name == "ec_encode_4+2") bar = ec_encode_bar(ec);
-  if (name == "ec_fused_4+2") bar = ec_fused_bar(ec);
-  if (name == "ec_decode_4+2") bar = ec_decode_bar(ec);
-  if (bar.name.empty()) bar = run_coded_bar(name, options, folder, degraded);
-  std::filesystem::remove_all(folder);
-  return bar;
-}
-
-// The bars that were asked for: a group stands for its bars, nothing for all of them.
-std::vector<std::string> bars_of(const std::vector<std::string>& asked) {
-  if (asked.empty()) return kBars;
-  std::vector<std::string> names;
-  for (const std::string& name : asked) {
-    for (const std::string& bar : kBars) {
-      if (bar == name || (name == kCodingGroup && bar.starts_with(name + "_"))) {
-        names.push_back(bar);
-      }
-    }
-  }
-  return names;
-}
-
-int run(Options options) {
-  options.only = bars_of(options.only);
-  if (options.folder.empty()) {
-    options.folder = own_path().substr(0, own_path().rfind('/')) + "/../bench-data";
-  }
-  std::filesystem::create_directories(options.folder);
-  options.folder = std::filesystem::canonical(options.folder).string();
-  const auto pull = pull_options(options, options.folder);
-  const auto declaration = varve::kvbench::declare(
-      {pull.shape, pull.lanes, pull.rounds, own_path(), options.folder, options.quick});
-  for (const auto& [key, value] : declaration)
-    std::cout << "declare " << key << " " << value << "\n";
-  std::cout << std::endl;
-  std::vector<Bar> bars;
-  Degraded degraded;
-  bool refused = false;
-  for (const std::string& name : options.only) {
-    bars.push_back(run_bar(name, options, degraded));
-    std::cout << bars.back().details() << bars.back().line() << std::endl;
-    refused = refused || !bars.back().has_value();
-  }
-  if (!options.json_path.empty()) {
-    std::ofstream file(options.json_path);
-    file << varve::kvbench::to_json(declaration, bars);
-    if (!file.flush()) {
-      std::cerr << "varve_bench: " << options.json_path << " cannot be written\n";
-      return 1;
-    }
-  }
-  return refused ? 1 : 0;
-}
-
-}  // namespace
+using namespace varve::kvbench;
 
 int main(int argc, char** argv) {
-  CLI::App app{"Measures Varve's targets: ratios against ceilings of the same run."};
-  Options options;
-  std::vector<std::string> names = kBars;
-  names.push_back(kCodingGroup);
-  app.add_option("name,--only", options.only, "these bars only; ec: all of erasure coding")
-      ->check(CLI::IsMember(names));
-  app.add_flag("--quick", options.quick, "smaller sets, fewer rounds: a smoke test");
-  app.add_option("--rounds", options.rounds, "of every bar")
-      ->check(CLI::Range(1u, varve::kvbench::kRoundsMax));
-  app.add_option("--lanes", options.lanes, "bulk lanes and raw connections")
-      ->check(CLI::Range(1u, 4u));
-  app.add_option("--dir", options.folder, "work folder, 10 GiB; default: beside the build");
-  app.add_option("--json", options.json_path, "write everything there as well");
-  CLI11_PARSE(app, argc, argv);
-  return run(options);
+  const RunStart start = RunStart::now(argc, argv);
+  CLI::App app{"Measures Varve: ratios against ceilings of the same run."};
+  app.require_subcommand(1);
+  BarsOptions bars;
+  CeilingOptions ceiling;
+  const CLI::App* bars_command = add_bars(app, bars);
+  const CLI::App* ceiling_command = add_ceiling(app, ceiling);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (*bars_command) return run_bars(bars);
+  if (*ceiling_command) return run_ceiling(ceiling, start);
+  return 2;
 }

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -63,6 +64,26 @@ std::string read_file(const std::string& path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+std::string own_path() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+std::string varved_path() {
+  return own_path().substr(0, own_path().rfind('/')) + "/varved";
+}
+
+Result<std::string> work_folder(const std::string& asked) {
+  std::error_code error;
+  const std::string folder =
+      asked.empty() ? own_path().substr(0, own_path().rfind('/')) + "/../bench-data" : asked;
+  std::filesystem::create_directories(folder, error);
+  if (error) return Status::io("bench: the work folder cannot be made", error.value());
+  const std::string whole = std::filesystem::canonical(folder, error).string();
+  if (error) return Status::io("bench: the work folder is not there", error.value());
+  return whole;
 }
 
 Nanos cpu_ns(pid_t pid) {
@@ -150,7 +171,7 @@ Daemon::~Daemon() {
       sleep_ms(10);
     }
     if (WIFSIGNALED(end)) {
-      std::fprintf(stderr, "varve_bench: varved ended by signal %d\n", WTERMSIG(end));
+      std::fprintf(stderr, "kvbench: varved ended by signal %d\n", WTERMSIG(end));
     }
   }
   if (output_ >= 0) (void)::close(output_);

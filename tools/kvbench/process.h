@@ -20,6 +20,11 @@ uint64_t metric_sum(std::string_view prometheus_text, std::string_view name,
 
 std::string read_file(const std::string& path);  // empty when it cannot be read
 
+std::string own_path();     // of this program
+std::string varved_path();  // of the daemon that was built beside it
+// `asked`, or bench-data beside the build: made, absolute.
+Result<std::string> work_folder(const std::string& asked);
+
 // User and system time of a process so far; 0 when it is gone.
 Nanos cpu_ns(pid_t pid);
 Nanos own_cpu_ns();  // of this one, all threads, finer

@@ -29,12 +29,6 @@ double rate_of(uint64_t bytes, Nanos took_ns) {  // GB/s
   return static_cast<double>(bytes) / static_cast<double>(took_ns);
 }
 
-std::string spread_text(const std::vector<double>& values, const char* unit) {
-  const Spread s = spread_of(values);
-  return number_text(s.middle) + " " + unit + " (" + number_text(s.low) + " .. " +
-         number_text(s.high) + ")";
-}
-
 // What both bars collect on the way.
 struct Rounds {
   std::vector<double> ratios, ceiling_rates, pull_rates, first_layer_shares;

@@ -1,6 +1,7 @@
 // Blocking sockets, one system call a message on both sides: the least that moves these bytes.
 //
-//   message: [ head, kHeadBytes ][ payload, kPieceBytes ]   message i travels on connection i % n
+//   message: [ head, kHeadBytes ][ payload, kPieceBytes or what is left of its extent ]
+//   message i travels on connection i % n; it begins when the receiver says how many blocks
 #include "tools/kvbench/socket_ceiling.h"
 
 #include <netinet/in.h>
@@ -11,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace varve::kvbench {
@@ -53,14 +55,21 @@ bool move_all(iovec* iov, uint32_t count, Call call) {
   return true;
 }
 
-// Layer-major over all blocks, piece by piece: the order of a pull. Stops when `each` says false.
-template <class Each>
-bool for_each_piece(const WorkingSetShape& shape, Each each) {
+struct Piece {
   uint32_t message = 0;
-  for (uint32_t l = 0; l < shape.layers; ++l) {
-    for (uint32_t b = 0; b < shape.blocks; ++b) {
-      for (uint32_t at = 0; at < shape.layer_bytes; at += kPieceBytes) {
-        if (!each(message++, b, l, at)) return false;
+  uint32_t block = 0, layer = 0, offset = 0, bytes = 0;
+};
+
+// Layer-major over the blocks, piece by piece: the order of a pull. Stops when `each` says false.
+template <class Each>
+bool for_each_piece(const WorkingSetShape& shape, uint32_t blocks, Each each) {
+  Piece piece;
+  for (piece.layer = 0; piece.layer < shape.layers; ++piece.layer) {
+    for (piece.block = 0; piece.block < blocks; ++piece.block) {
+      for (piece.offset = 0; piece.offset < shape.layer_bytes; piece.offset += kPieceBytes) {
+        piece.bytes = std::min(kPieceBytes, shape.layer_bytes - piece.offset);
+        if (!each(piece)) return false;
+        ++piece.message;
       }
     }
   }
@@ -68,14 +77,14 @@ bool for_each_piece(const WorkingSetShape& shape, Each each) {
 }
 
 bool send_round(const SocketCeilingOptions& options, const std::vector<int>& sockets,
-                ByteSpan bytes) {
+                ByteSpan bytes, uint32_t blocks) {
   std::byte head[kHeadBytes] = {};
   const WorkingSetShape& shape = options.shape;
-  return for_each_piece(shape, [&](uint32_t i, uint32_t b, uint32_t l, uint32_t at) {
-    const uint64_t extent = uint64_t{b} * shape.layers + l;
+  return for_each_piece(shape, blocks, [&](const Piece& piece) {
+    const uint64_t extent = uint64_t{piece.block} * shape.layers + piece.layer;
     iovec iov[2] = {{head, kHeadBytes},
-                    {bytes.data() + extent * shape.layer_bytes + at, kPieceBytes}};
-    const int fd = sockets[i % sockets.size()];
+                    {bytes.data() + extent * shape.layer_bytes + piece.offset, piece.bytes}};
+    const int fd = sockets[piece.message % sockets.size()];
     return move_all(iov, 2, [fd](msghdr* m) { return ::sendmsg(fd, m, MSG_NOSIGNAL); });
   });
 }
@@ -97,9 +106,10 @@ int sender_main(const SocketCeilingOptions& options, const sockaddr_in& address)
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return 1;
     sockets.push_back(fd);
   }
-  char go = 0;
-  while (::recv(sockets[0], &go, 1, 0) == 1) {
-    if (!send_round(options, sockets, bytes)) return 1;
+  uint32_t blocks = 0;
+  while (::recv(sockets[0], &blocks, sizeof(blocks), MSG_WAITALL) == sizeof(blocks)) {
+    if (blocks > options.shape.blocks) return 1;
+    if (!send_round(options, sockets, bytes, blocks)) return 1;
   }
   return 0;
 }
@@ -150,18 +160,23 @@ SocketCeiling::~SocketCeiling() {
   }
 }
 
-Result<Nanos> SocketCeiling::round(const WorkingSet& set) {
+Result<Nanos> SocketCeiling::round(const WorkingSet& set, uint32_t blocks) {
+  VARVE_ASSERT(blocks > 0 && blocks <= options_.shape.blocks, blocks, options_.shape.blocks);
+  VARVE_ASSERT(blocks <= set.shape().blocks, blocks, set.shape().blocks);
+  VARVE_ASSERT(set.shape().layers == options_.shape.layers);
   const SystemClock clock;
   std::byte head[kHeadBytes];
   const Nanos begin_ns = clock.now_ns();
-  if (::send(sockets_[0], "g", 1, MSG_NOSIGNAL) != 1) return Status::io("bench: send", errno);
-  const bool whole =
-      for_each_piece(options_.shape, [&](uint32_t i, uint32_t b, uint32_t l, uint32_t at) {
-        iovec iov[1 + kPiecesMax] = {{head, kHeadBytes}};
-        const uint32_t count = 1 + set.pieces(b, l, at, kPieceBytes, iov + 1);
-        const int fd = sockets_[i % sockets_.size()];
-        return move_all(iov, count, [fd](msghdr* m) { return ::recvmsg(fd, m, MSG_WAITALL); });
-      });
+  if (::send(sockets_[0], &blocks, sizeof(blocks), MSG_NOSIGNAL) != sizeof(blocks)) {
+    return Status::io("bench: send", errno);
+  }
+  const bool whole = for_each_piece(options_.shape, blocks, [&](const Piece& piece) {
+    iovec iov[1 + kPiecesMax] = {{head, kHeadBytes}};
+    const uint32_t count =
+        1 + set.pieces(piece.block, piece.layer, piece.offset, piece.bytes, iov + 1);
+    const int fd = sockets_[piece.message % sockets_.size()];
+    return move_all(iov, count, [fd](msghdr* m) { return ::recvmsg(fd, m, MSG_WAITALL); });
+  });
   if (!whole) return Status::io("bench: the raw sender went away", errno);
   return clock.now_ns() - begin_ns;
 }

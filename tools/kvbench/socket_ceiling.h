@@ -30,8 +30,10 @@ class SocketCeiling {
   SocketCeiling(const SocketCeiling&) = delete;
   SocketCeiling& operator=(const SocketCeiling&) = delete;
 
-  // Receives the working set once, in layer order, into `set`; how long it took.
-  Result<Nanos> round(const WorkingSet& set);
+  // Receives the first `blocks` blocks once, in layer order, into the slots of their numbers; how
+  // long it took. `set` has the layers of the shape and at least so many slots.
+  Result<Nanos> round(const WorkingSet& set, uint32_t blocks);
+  Result<Nanos> round(const WorkingSet& set) { return round(set, options_.shape.blocks); }
   pid_t pid() const { return pid_; }
 
  private:

@@ -75,12 +75,6 @@ std::string set_text(const StoreBarOptions& options) {
          " MiB at once, durable; pulled back and compared each time";
 }
 
-std::string spread_text(const std::vector<double>& values, const char* unit) {
-  const Spread s = spread_of(values);
-  return number_text(s.middle) + " " + unit + " (" + number_text(s.low) + " .. " +
-         number_text(s.high) + ")";
-}
-
 Status run_flash_bytes(const StoreBarOptions& options, Bar& bar) {
   VARVE_TRY(auto set, WorkingSet::make(options.shape));
   set->fill();

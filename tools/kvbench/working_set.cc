@@ -30,8 +30,8 @@ TouchedMemory::~TouchedMemory() {
 
 Result<std::unique_ptr<WorkingSet>> WorkingSet::make(const WorkingSetShape& shape) {
   if (shape.blocks == 0 || shape.layers == 0) return Status::invalid("bench: an empty working set");
-  if (shape.layer_bytes == 0 || shape.layer_bytes % kPieceBytes != 0) {
-    return Status::invalid("bench: layer bytes are a multiple of 256 KiB");
+  if (shape.layer_bytes == 0 || shape.layer_bytes % kPageOfLayerBytes != 0) {
+    return Status::invalid("bench: layer bytes are a multiple of 64 KiB");
   }
   std::unique_ptr<WorkingSet> set(new WorkingSet(shape));
   VARVE_TRY(set->memory_, TouchedMemory::map(shape.bytes()));
@@ -96,18 +96,47 @@ void WorkingSet::content(uint32_t block, uint32_t layer, ByteSpan out) {
 }
 
 void WorkingSet::fill() {
-  std::vector<std::byte> extent(shape_.layer_bytes);
   crcs_.assign(shape_.extents(), 0);
   for (uint32_t b = 0; b < shape_.blocks; ++b) {
-    for (uint32_t l = 0; l < shape_.layers; ++l) {
-      content(b, l, extent);
-      for (uint32_t p = 0; p < pages_per_layer(); ++p) {
-        std::memcpy(page(b, l, p), extent.data() + uint64_t{p} * kPageOfLayerBytes,
-                    kPageOfLayerBytes);
-      }
-      crcs_[b * shape_.layers + l] = crc32c(0, extent);
+    fill_slot(b, b);
+    for (uint32_t l = 0; l < shape_.layers; ++l)
+      crcs_[b * shape_.layers + l] = crc_of(b, l);
+  }
+}
+
+void WorkingSet::fill_slot(uint32_t slot, uint32_t block) {
+  std::vector<std::byte> extent(shape_.layer_bytes);
+  for (uint32_t l = 0; l < shape_.layers; ++l) {
+    content(block, l, extent);
+    for (uint32_t p = 0; p < pages_per_layer(); ++p) {
+      std::memcpy(page(slot, l, p), extent.data() + uint64_t{p} * kPageOfLayerBytes,
+                  kPageOfLayerBytes);
     }
   }
+}
+
+void WorkingSet::poison_slots(uint32_t first, uint32_t count) {
+  for (uint32_t slot = first; slot < first + count; ++slot) {
+    for (uint32_t l = 0; l < shape_.layers; ++l) {
+      for (uint32_t p = 0; p < pages_per_layer(); ++p) {
+        for (uint32_t at = 0; at < kPageOfLayerBytes; at += kPageBytes)
+          store(ByteSpan(page(slot, l, p), kPageOfLayerBytes), at, kPoison);
+      }
+    }
+  }
+}
+
+bool WorkingSet::slot_is(uint32_t slot, uint32_t block) const {
+  std::vector<std::byte> extent(shape_.layer_bytes);
+  for (uint32_t l = 0; l < shape_.layers; ++l) {
+    content(block, l, extent);
+    for (uint32_t p = 0; p < pages_per_layer(); ++p) {
+      if (std::memcmp(page(slot, l, p), extent.data() + uint64_t{p} * kPageOfLayerBytes,
+                      kPageOfLayerBytes) != 0)
+        return false;
+    }
+  }
+  return true;
 }
 
 void WorkingSet::poison() {

@@ -21,7 +21,7 @@ inline constexpr uint32_t kPieceBytes = 256 * kKiB;  // payload of one message, 
 struct WorkingSetShape {
   uint32_t blocks = 256;
   uint32_t layers = 4;
-  uint32_t layer_bytes = 1 * kMiB;  // = extent; a multiple of kPieceBytes
+  uint32_t layer_bytes = 1 * kMiB;  // = extent; a multiple of kPageOfLayerBytes
   uint64_t bytes() const { return uint64_t{blocks} * layers * layer_bytes; }
   uint64_t block_bytes() const { return uint64_t{layers} * layer_bytes; }
   uint32_t extents() const { return blocks * layers; }
@@ -56,9 +56,14 @@ class WorkingSet {
                   iovec* out) const;
 
   void fill();    // every byte as content() says
-  void poison();  // one word of every 4 KiB page changed: what is not written again fails check()
+  void poison();  // one word of every 4 KiB page changed: what is not written again is wrong
   // Extents whose bytes are not those of fill().
   uint32_t wrong_extents() const;
+
+  // The same of single slots, which may hold any block's bytes.
+  void fill_slot(uint32_t slot, uint32_t block);
+  void poison_slots(uint32_t first, uint32_t count);
+  bool slot_is(uint32_t slot, uint32_t block) const;
 
   // The content of an extent, contiguous; `out` has layer_bytes.
   static void content(uint32_t block, uint32_t layer, ByteSpan out);

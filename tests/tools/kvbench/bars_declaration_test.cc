@@ -1,5 +1,5 @@
 // What is declared: the parts that can be known without the machine.
-#include "tools/kvbench/declaration.h"
+#include "tools/kvbench/bars_declaration.h"
 
 #include <gtest/gtest.h>
 
@@ -8,23 +8,12 @@
 namespace varve::kvbench {
 namespace {
 
-TEST(Declaration, ACacheValueIsFoundByItsWholeKey) {
-  const std::string cache =
-      "# comment\nCMAKE_CXX_FLAGS_X:STRING=-O0\nCMAKE_CXX_FLAGS:STRING=-O3 -g\n"
-      "VARVE_SANITIZE:STRING=\n";
-  EXPECT_EQ(cache_value(cache, "CMAKE_CXX_FLAGS"), "-O3 -g");
-  EXPECT_EQ(cache_value(cache, "VARVE_SANITIZE"), "(none)");
-  EXPECT_EQ(cache_value(cache, "VARVE_MARCH"), "unknown");
-  EXPECT_EQ(cache_value("", "VARVE_MARCH"), "unknown");
-}
-
-TEST(Declaration, EverythingThatShapedTheNumbersIsNamed) {
-  DeclarationInput input;
-  input.program = "nowhere/varve_bench";
+TEST(BarsDeclaration, EverythingThatShapedTheNumbersIsNamed) {
+  BarsDeclarationInput input;
   input.folder = ".";
   input.lanes = 2;
   std::set<std::string> keys;
-  for (const auto& [key, value] : declare(input)) {
+  for (const auto& [key, value] : declare_bars(input)) {
     EXPECT_FALSE(value.empty()) << key;
     keys.insert(key);
   }
@@ -36,12 +25,12 @@ TEST(Declaration, EverythingThatShapedTheNumbersIsNamed) {
   }
 }
 
-TEST(Declaration, AQuickRunSaysThatItIsOne) {
-  DeclarationInput input;
+TEST(BarsDeclaration, AQuickRunSaysThatItIsOne) {
+  BarsDeclarationInput input;
   input.folder = ".";
   input.quick = true;
   bool said = false;
-  for (const auto& [key, value] : declare(input)) {
+  for (const auto& [key, value] : declare_bars(input)) {
     said = said || (key == "mode" && value.find("quick") == 0);
   }
   EXPECT_TRUE(said);

@@ -20,6 +20,16 @@ TEST(DriveWrites, WritesOnceAndLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
+TEST(DriveWrites, WhatIsToBeKeptStaysWithItsBytes) {
+  auto memory = TouchedMemory::map(kMiB);
+  ASSERT_TRUE(memory.has_value());
+  const std::string folder = std::filesystem::read_symlink("/proc/self/exe").string() + ".kept";
+  DriveWritesOptions options{folder, 1, 2, DriveWritesOptions::After::kKeep};
+  ASSERT_TRUE(write_to_drive(options, (*memory)->bytes()).has_value());
+  EXPECT_GE(std::filesystem::file_size(folder + "/0.dat"), kMiB);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(DriveWrites, AFolderThatCannotBeMadeIsAnError) {
   auto memory = TouchedMemory::map(kMiB);
   ASSERT_TRUE(memory.has_value());

@@ -30,6 +30,20 @@ TEST(SocketCeiling, SeveralConnectionsMoveTheSameBytes) {
   moves_everything(3);
 }
 
+TEST(SocketCeiling, SomeOfTheBlocksAndExtentsSmallerThanAMessage) {
+  const WorkingSetShape shape{.blocks = 3, .layers = 2, .layer_bytes = 64 * kKiB};
+  auto set = WorkingSet::make({.blocks = 5, .layers = 2, .layer_bytes = 64 * kKiB});
+  ASSERT_TRUE(set.has_value());
+  auto ceiling = SocketCeiling::start({shape, 2, "cubic"});
+  ASSERT_TRUE(ceiling.has_value()) << ceiling.error().what();
+  ASSERT_TRUE((*ceiling)->round(**set, 2).has_value());
+  EXPECT_TRUE((*set)->slot_is(0, 0));
+  EXPECT_TRUE((*set)->slot_is(1, 1));
+  EXPECT_FALSE((*set)->slot_is(2, 2)) << "was not asked for";
+  ASSERT_TRUE((*ceiling)->round(**set, 3).has_value());
+  EXPECT_TRUE((*set)->slot_is(2, 2));
+}
+
 TEST(SocketCeiling, AnUnknownCongestionControlIsRefused) {
   EXPECT_FALSE(SocketCeiling::start({WorkingSetShape{}, 1, "no-such-control"}).has_value());
 }

@@ -95,6 +95,25 @@ TEST(WorkingSet, ALayerThatIsCutNamesTheSamePlacesInTheSameOrder) {
   EXPECT_NE(format.lineage, (*set)->format(1).lineage) << "their blocks are not each other's";
 }
 
+TEST(WorkingSet, ASlotHoldsTheBlockThatItWasFilledWithAndNoOther) {
+  auto set = WorkingSet::make({.blocks = 2, .layers = 2, .layer_bytes = 64 * kKiB});
+  ASSERT_TRUE(set.has_value());
+  (*set)->fill_slot(1, 7);
+  EXPECT_TRUE((*set)->slot_is(1, 7));
+  EXPECT_FALSE((*set)->slot_is(1, 8));
+  EXPECT_FALSE((*set)->slot_is(0, 7));
+  iovec piece;
+  ASSERT_EQ((*set)->pieces(1, 1, 64 * kKiB - 1, 1, &piece), 1u);
+  auto* last = static_cast<std::byte*>(piece.iov_base);
+  *last ^= std::byte{1};
+  EXPECT_FALSE((*set)->slot_is(1, 7));
+  *last ^= std::byte{1};
+  (*set)->poison_slots(0, 1);
+  EXPECT_TRUE((*set)->slot_is(1, 7));
+  (*set)->poison_slots(1, 1);
+  EXPECT_FALSE((*set)->slot_is(1, 7));
+}
+
 TEST(WorkingSet, SizesThatDoNotFitAreRefused) {
   EXPECT_FALSE(WorkingSet::make({.blocks = 0}).has_value());
   EXPECT_FALSE(WorkingSet::make({.blocks = 1, .layers = 1, .layer_bytes = 1000}).has_value());

@@ -1,0 +1,33 @@
+// The subcommand takes the names of bars and groups, and nothing else. That bars have numbers is
+// the smoke test `tools/dev bench --quick`, which needs the daemon's binary.
+#include "tools/kvbench/bars.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+namespace varve::kvbench {
+namespace {
+
+TEST(Bars, NamesAndTheGroupAreTaken) {
+  CLI::App app;
+  BarsOptions options;
+  const CLI::App* command = add_bars(app, options);
+  app.parse("bars match ec --rounds 3 --quick --lanes 2");
+  EXPECT_TRUE(*command);
+  EXPECT_EQ(options.only, (std::vector<std::string>{"match", "ec"}));
+  EXPECT_EQ(options.rounds, 3u);
+  EXPECT_EQ(options.lanes, 2u);
+  EXPECT_TRUE(options.quick);
+}
+
+TEST(Bars, AnUnknownBarIsWrongUse) {
+  CLI::App app;
+  BarsOptions options;
+  add_bars(app, options);
+  EXPECT_THROW(app.parse("bars no_such_bar"), CLI::ParseError);
+  EXPECT_THROW(app.parse("bars --rounds 0"), CLI::ParseError);
+}
+
+}  // namespace
+}  // namespace varve::kvbench

@@ -1,0 +1,86 @@
+// What both ends are is declared or omitted with a reason, whoever started the server.
+#include "tools/kvbench/conditions.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace varve::kvbench {
+namespace {
+
+Conditions conditions_of(Server server) {
+  Conditions c;
+  c.start.arguments = {"kvbench", "replay", "it's"};
+  c.start.run_id = "1";
+  c.start.timestamp = "now";
+  c.server = server;
+  c.address = "127.0.0.1:7440";
+  c.folder = ".";
+  c.dram_bytes = kGiB;
+  c.target_bytes = kGiB;
+  c.targets = 2;
+  c.layers = 4;
+  c.layer_bytes = 64 * kKiB;
+  c.block_tokens = 512;
+  c.pushed_bytes = kGiB;
+  c.content = "made for this test";
+  return c;
+}
+
+// The rest is what a subcommand says.
+std::vector<std::string> problems_of(const Conditions& conditions) {
+  Declaration declaration;
+  EXPECT_TRUE(declare_conditions(conditions, declaration).ok());
+  omit_rest({"cache_state", "engine.pd", "engine.kv", "workload.", "persistence", "results."},
+            "said by the subcommand, not in this test", declaration);
+  return declaration.problems();
+}
+
+TEST(Conditions, EveryFieldOfThemIsSaidForEveryKindOfServer) {
+  for (const Server server : {Server::kNone, Server::kOwn, Server::kOthers})
+    EXPECT_EQ(problems_of(conditions_of(server)), std::vector<std::string>());
+}
+
+TEST(Conditions, AServerOfOthersIsNotDescribed) {
+  Declaration declaration;
+  ASSERT_TRUE(declare_conditions(conditions_of(Server::kOthers), declaration).ok());
+  const Json declared = declaration.document()["declaration"];
+  EXPECT_FALSE(declared.contains("tiers[].capacity_bytes"));
+  EXPECT_FALSE(declared.contains("io[].mechanism"));
+  EXPECT_TRUE(declared.contains("network.medium"));
+}
+
+TEST(Conditions, ALoadedMachineIsAWarningInTheDocument) {
+  Conditions c = conditions_of(Server::kOwn);
+  c.start.load_average = 1000;
+  Declaration declaration;
+  ASSERT_TRUE(declare_conditions(c, declaration).ok());
+  const Json document = declaration.document();
+  EXPECT_EQ(document["machine_quiet"], false);
+  ASSERT_GE(document["warnings"].size(), 1u);
+  EXPECT_NE(document["warnings"][0].get<std::string>().find("not quiet"), std::string::npos);
+  EXPECT_EQ(document["reproduction_command"], "kvbench replay 'it'\\''s'");
+}
+
+TEST(Conditions, AHardwareDescriptionIsEmbeddedOrRefused) {
+  Conditions c = conditions_of(Server::kOwn);
+  c.hardware_path = testing::TempDir() + "/kvbench_hardware.json";
+  std::ofstream(c.hardware_path) << "{\"nodes\": 1}";
+  EXPECT_EQ(problems_of(c), std::vector<std::string>());
+  std::ofstream(c.hardware_path) << "[]";
+  Declaration declaration;
+  EXPECT_FALSE(declare_conditions(c, declaration).ok());
+}
+
+TEST(Conditions, TheRestIsOmittedOnlyWhereNothingIsSaid) {
+  Declaration declaration;
+  declaration.declare("ec.scheme", {{"kind", "none"}});
+  declaration.omit("ec.unit", "said before in this test");
+  declaration.omit_part("ec.scheme", "field", "a part does not count");
+  omit_rest({"ec."}, "the rest of this test", declaration);
+  const Json omissions = declaration.document()["omissions"];
+  EXPECT_EQ(omissions.size(), 4u);  // unit, the part, read_policy, parity_write
+}
+
+}  // namespace
+}  // namespace varve::kvbench

@@ -1,0 +1,199 @@
+// The subcommand `bars`: every target of the benchmark, one line each, beside what shaped it.
+#include "tools/kvbench/bars.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "tools/kvbench/bar.h"
+#include "tools/kvbench/bars_declaration.h"
+#include "tools/kvbench/degraded_bars.h"
+#include "tools/kvbench/ec_bars.h"
+#include "tools/kvbench/index_bars.h"
+#include "tools/kvbench/layout_bar.h"
+#include "tools/kvbench/process.h"
+#include "tools/kvbench/pull_bars.h"
+#include "tools/kvbench/recovery_bar.h"
+#include "tools/kvbench/store_bars.h"
+
+namespace varve::kvbench {
+
+namespace {
+
+const std::vector<std::string> kBars = {"tcp_dram_pull",
+                                        "flash_pull",
+                                        "match",
+                                        "recovery",
+                                        "ec_encode_4+2",
+                                        "index_bytes_per_fragment",
+                                        "ec_fused_4+2",
+                                        "ec_decode_4+2",
+                                        "ec_degraded_whole",
+                                        "ec_degraded_first",
+                                        "ec_degraded_whole_4+2",
+                                        "ec_degraded_first_4+2",
+                                        "ec_stuck_first",
+                                        "ec_flash_bytes",
+                                        "ec_push_2+1",
+                                        "ec_layout"};
+const std::string kCodingGroup = "ec";  // every bar whose name begins with it and "_"
+
+using Degraded = std::map<std::string, std::optional<DegradedBars>>;  // by scheme
+
+// What the bars that need a daemon of a scheme have in common.
+template <class BarOptions>
+BarOptions coded_options(const BarsOptions& options, const std::string& folder,
+                         uint32_t quick_blocks) {
+  BarOptions coded;
+  coded.varved = varved_path();
+  coded.folder = folder;
+  coded.lanes = options.lanes;
+  if (options.quick) {
+    coded.shape.blocks = quick_blocks;
+    coded.rounds = 2;
+  }
+  if (options.rounds > 0) coded.rounds = options.rounds;
+  return coded;
+}
+
+DegradedBarOptions degraded_options(const BarsOptions& options, const std::string& folder) {
+  auto degraded = coded_options<DegradedBarOptions>(options, folder, 48);
+  if (options.quick) degraded.passes = 2;
+  return degraded;
+}
+
+LayoutBarOptions layout_options(const BarsOptions& options, const std::string& folder) {
+  auto layout = coded_options<LayoutBarOptions>(options, folder, 48);
+  if (options.quick) layout.passes = 1;
+  return layout;
+}
+
+PullBarOptions pull_options(const BarsOptions& options, const std::string& folder) {
+  PullBarOptions pull;
+  pull.varved = varved_path();
+  pull.folder = folder;
+  pull.lanes = options.lanes;
+  if (options.quick) {
+    pull.shape.blocks = 96;
+    pull.rounds = 3;
+    pull.flash_dram_bytes = 64 * kMiB;
+    pull.flash_shape.blocks = 96;
+  }
+  if (options.rounds > 0) pull.rounds = options.rounds;
+  return pull;
+}
+
+// The coding bars that a daemon serves. Two of a scheme are one measurement, kept in `degraded`.
+Bar run_coded_bar(const std::string& name, const BarsOptions& options, const std::string& folder,
+                  Degraded& degraded) {
+  if (name == "ec_stuck_first") return ec_stuck_first_bar(degraded_options(options, folder));
+  if (name == "ec_layout") return ec_layout_bar(layout_options(options, folder));
+  const auto store = coded_options<StoreBarOptions>(options, folder, 16);
+  if (name == "ec_flash_bytes") return ec_flash_bytes_bar(store);
+  if (name == "ec_push_2+1") return ec_push_bar(store);
+  const auto scheme = name.ends_with("_4+2") ? Scheme{4, 2} : Scheme{2, 1};
+  auto& bars = degraded[scheme.text()];
+  if (!bars) bars = ec_degraded_bars(degraded_options(options, folder), scheme);
+  return name.starts_with("ec_degraded_whole") ? bars->whole : bars->first;
+}
+
+// Runs one bar by name in an empty folder of its own.
+Bar run_bar(const std::string& name, const BarsOptions& options, Degraded& degraded) {
+  const std::string folder = options.folder + "/" + name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  Bar bar;
+  IndexBarOptions index;
+  RecoveryBarOptions recovery;
+  EcBarOptions ec;
+  recovery.folder = folder;
+  if (options.quick) {
+    index.rounds = 3;
+    recovery.fragments = 200000;
+    recovery.rounds = 3;
+    ec.data_bytes = 96 * kMiB;
+    ec.rounds = 3;
+  }
+  if (options.rounds > 0) index.rounds = recovery.rounds = ec.rounds = options.rounds;
+  if (name == "tcp_dram_pull") bar = tcp_dram_pull_bar(pull_options(options, folder));
+  if (name == "flash_pull") bar = flash_pull_bar(pull_options(options, folder));
+  if (name == "match") bar = match_bar(index);
+  if (name == "index_bytes_per_fragment") bar = index_bytes_bar(index);
+  if (name == "recovery") bar = recovery_bar(recovery);
+  if (name == "ec_encode_4+2") bar = ec_encode_bar(ec);
+  if (name == "ec_fused_4+2") bar = ec_fused_bar(ec);
+  if (name == "ec_decode_4+2") bar = ec_decode_bar(ec);
+  if (bar.name.empty()) bar = run_coded_bar(name, options, folder, degraded);
+  std::filesystem::remove_all(folder);
+  return bar;
+}
+
+// The bars that were asked for: a group stands for its bars, nothing for all of them.
+std::vector<std::string> bars_of(const std::vector<std::string>& asked) {
+  if (asked.empty()) return kBars;
+  std::vector<std::string> names;
+  for (const std::string& name : asked) {
+    for (const std::string& bar : kBars) {
+      if (bar == name || (name == kCodingGroup && bar.starts_with(name + "_"))) {
+        names.push_back(bar);
+      }
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+int run_bars(BarsOptions options) {
+  options.only = bars_of(options.only);
+  auto folder = work_folder(options.folder);
+  if (!folder) {
+    std::cerr << "kvbench: " << folder.error().what() << ": " << options.folder << "\n";
+    return 1;
+  }
+  options.folder = *folder;
+  const auto pull = pull_options(options, options.folder);
+  const auto declaration =
+      declare_bars({pull.shape, pull.lanes, pull.rounds, options.folder, options.quick});
+  for (const auto& [key, value] : declaration)
+    std::cout << "declare " << key << " " << value << "\n";
+  std::cout << std::endl;
+  std::vector<Bar> bars;
+  Degraded degraded;
+  bool refused = false;
+  for (const std::string& name : options.only) {
+    bars.push_back(run_bar(name, options, degraded));
+    std::cout << bars.back().details() << bars.back().line() << std::endl;
+    refused = refused || !bars.back().has_value();
+  }
+  if (!options.json_path.empty()) {
+    std::ofstream file(options.json_path);
+    file << to_json(declaration, bars);
+    if (!file.flush()) {
+      std::cerr << "kvbench: " << options.json_path << " cannot be written\n";
+      return 1;
+    }
+  }
+  return refused ? 1 : 0;
+}
+
+CLI::App* add_bars(CLI::App& app, BarsOptions& options) {
+  CLI::App* command = app.add_subcommand("bars", "the targets of the benchmark, ok or short");
+  std::vector<std::string> names = kBars;
+  names.push_back(kCodingGroup);
+  command->add_option("name,--only", options.only, "these bars only; ec: all of erasure coding")
+      ->check(CLI::IsMember(names));
+  command->add_flag("--quick", options.quick, "smaller sets, fewer rounds: a smoke test");
+  command->add_option("--rounds", options.rounds, "of every bar")
+      ->check(CLI::Range(1u, kRoundsMax));
+  command->add_option("--lanes", options.lanes, "bulk lanes and raw connections")
+      ->check(CLI::Range(1u, 4u));
+  command->add_option("--dir", options.folder, "work folder, 10 GiB; default: beside the build");
+  command->add_option("--json", options.json_path, "write everything there as well");
+  return command;
+}
+
+}  // namespace varve::kvbench

@@ -1,0 +1,294 @@
+// One function per part of the schema.
+#include "tools/kvbench/conditions.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/fabric/fabric.h"
+#include "common/time/time.h"
+#include "tools/kvbench/machine.h"
+#include "tools/kvbench/process.h"
+
+namespace varve::kvbench {
+
+namespace {
+
+constexpr uint32_t kTargetInFlightBytes = 2 * kMiB;  // of a pull, at each target
+constexpr uint64_t kWindowBytes = 5 * 4 * kMiB;      // pull_windows_max, of 4 MiB
+constexpr const char* kNotTold =
+    "a server that was there before does not tell it over the data "
+    "plane; its operator knows (varved --print-config, kvctl)";
+constexpr const char* kNoStore = "no store takes part in this run: ceilings only";
+constexpr const char* kNoDescription = "no system description was given (--hardware FILE)";
+
+bool is_loopback(const std::string& address) {
+  return address.empty() || address.starts_with("127.") || address.starts_with("localhost");
+}
+
+void declare_head(const Conditions& c, Declaration& out) {
+  std::string command;
+  for (const std::string& argument : c.start.arguments)
+    command += (command.empty() ? "" : " ") + shell_quoted(argument);
+  out.head("run_id", c.start.run_id);
+  out.head("timestamp", c.start.timestamp);
+  out.head("git_commit", commit());
+  out.head("host_fingerprint", fingerprint());
+  out.head("declared_by", "kvbench");
+  out.head("reproduction_command", command);
+  const bool quiet = is_quiet(c.start.load_average, cores());
+  out.head("machine_quiet", quiet);
+  out.head("load_average", c.start.load_average);
+  if (!quiet) {
+    out.warn("the machine was not quiet: load " + std::to_string(c.start.load_average) + " on " +
+             std::to_string(cores()) + " cores when the run began; not for publication");
+  }
+  const std::string cache = build_cache();
+  if (cache_value(cache, "VARVE_DEBUG") == "ON" ||
+      cache_value(cache, "VARVE_SANITIZE") != "(none)") {
+    out.warn("this is no release build: it checks more and is slower; not for publication");
+  }
+  if (out.document()["git_commit"] == "unknown") {
+    out.warn("the commit is not known: this program does not stand in the build of a checkout");
+  }
+}
+
+void declare_own_tiers(const Conditions& c, bool emulated, Declaration& out) {
+  const uint64_t flash_bytes = c.targets * c.target_bytes;
+  const auto ratio = [&c](uint64_t capacity) {
+    return static_cast<double>(c.pushed_bytes) / static_cast<double>(capacity);
+  };
+  const auto both = [](const Json& value) { return Json{{"dram", value}, {"nvme_local", value}}; };
+  out.declare("tiers[].capacity_bytes", {{"dram", c.dram_bytes}, {"nvme_local", flash_bytes}});
+  out.declare("tiers[].working_set_ratio",
+              {{"dram", ratio(c.dram_bytes)}, {"nvme_local", ratio(flash_bytes)}});
+  Json flash = {{"emulated", emulated}};
+  if (emulated) flash["why"] = "the drive below the targets is a virtual one";
+  out.declare("tiers[].emulated", {{"dram", {{"emulated", false}}}, {"nvme_local", flash}});
+  out.declare("tiers[].eviction.policy", both("lru_leaf"));
+  out.declare("tiers[].eviction.params", both(Json::object()));
+  out.declare("tiers[].admission.gate", both("all"));
+}
+
+void declare_tiers(const Conditions& c, bool emulated, Declaration& out) {
+  if (c.server == Server::kNone) return omit_rest({"tiers[]"}, kNoStore, out);
+  out.declare("tiers[].name", {"dram", "nvme_local"});
+  if (c.server == Server::kOwn) {
+    declare_own_tiers(c, emulated, out);
+  } else {
+    omit_rest({"tiers[].capacity", "tiers[].working", "tiers[].emulated", "tiers[].eviction",
+               "tiers[].admission.gate"},
+              kNotTold, out);
+  }
+  out.omit("tiers[].admission.params", "does not apply: a gate that lets everything in has none");
+  out.declare("tiers[].persistence",
+              {{"dram", {{"persistent", false}, {"shared_across_replicas", true}}},
+               {"nvme_local", {{"persistent", true}, {"shared_across_replicas", true}}}});
+  out.declare("tiers[].movement", {{"dram", {{"promotion", "on_read"}, {"demotion", "none"}}},
+                                   {"nvme_local", {{"promotion", "none"}, {"demotion", "none"}}}});
+}
+
+void declare_io(const Conditions& c, Declaration& out) {
+  out.declare("io[].tier", {"nvme_local"});
+  const auto flash = [](Json value) { return Json{{"nvme_local", std::move(value)}}; };
+  const bool uring = io_backend().starts_with("io_uring") || io_backend().starts_with("uring");
+  const Mount mount = mount_of_folder(c.folder.empty() ? "." : c.folder);
+  const Drive drive = drive_of_folder(c.folder.empty() ? "." : c.folder);
+  if (c.server == Server::kOthers) {
+    omit_rest({"io[]", "device[]"}, kNotTold, out);
+    return;
+  }
+  out.declare("io[].mechanism", flash(uring ? "io_uring_direct" : "posix_direct"));
+  out.declare(
+      "io[].driver_layer",
+      flash({{"layer", "vfs_fs"}, {"file_system", mount.type}, {"mount_options", mount.options}}));
+  const uint32_t request_bytes = std::min(kPieceBytes, c.layer_bytes);
+  const uint32_t per_target = kTargetInFlightBytes / request_bytes;
+  out.declare("io[].queue_depth",
+              flash({{"per_target", per_target},
+                     {"total", per_target * std::max(1u, c.targets)},
+                     {"limited_by", "bytes in flight: 2 MiB at a target, 20 MiB a pull"}}));
+  out.declare("io[].concurrency",
+              flash({{"rings", 1}, {"io_threads", 0}, {"concurrency", c.concurrency}}));
+  out.declare("io[].block_bytes", flash({{"p50", request_bytes},
+                                         {"p95", request_bytes},
+                                         {"max", request_bytes},
+                                         {"alignment", kPageBytes}}));
+  if (uring) {
+    out.declare("io[].uring", flash({{"sqpoll", false},
+                                     {"iopoll", false},
+                                     {"fixed_buffers", true},
+                                     {"registered_files", true},
+                                     {"coop_taskrun", true}}));
+  } else {
+    out.omit("io[].uring", "does not apply: io_uring is refused here, threads do it instead");
+  }
+  out.declare("io[].sync_mode", flash("async"));
+  out.declare("io[].durability", flash("fdatasync"));
+  out.declare("io[].gds", flash("off"));
+  out.declare("device[].identity", {{mount.device,
+                                     {{"model", drive.model},
+                                      {"lba_bytes", drive.lba_bytes},
+                                      {"capacity_bytes", drive.capacity_bytes}}}});
+  out.omit_part("device[].identity", "firmware, media, pcie, preconditioned, over_provision",
+                "the kernel does not tell them of this drive");
+  out.omit("device[].rated",
+           "no data sheet was read; what the drive gives is measured as a ceiling of the same run");
+  out.declare("device[].fdp", {{mount.device, "off"}});
+}
+
+void declare_machine(const Conditions& c, Declaration& out) {
+  out.declare("virtualization",
+              {{"kind", hypervisor()}, {"gds_restriction", "no GPU takes part: GDS is not used"}});
+  out.omit_part("virtualization", "iommu_mode", "the guest does not see how the host maps devices");
+  out.declare("os", {{"kernel", kernel()},
+                     {"cpu", cpu_model()},
+                     {"cores", cores()},
+                     {"memory", memory_text()},
+                     {"pinning", "none"},
+                     {"huge_pages", huge_pages()}});
+  out.omit_part("os", "governor, mitigations, sysctl", "not read by this version of kvbench");
+  out.omit("power", "no meter: nothing here measures the power of the machine");
+  out.omit("cost", "no prices are known for this machine");
+  out.declare("division", "internal");
+  const std::string march = cache_value(build_cache(), "VARVE_MARCH");
+  out.declare("engine.params", {{"block_tokens", c.block_tokens},
+                                {"compiler_flags", cache_value(build_cache(), "CMAKE_CXX_FLAGS")},
+                                {"march", march}});
+}
+
+void declare_path(const Conditions& c, Declaration& out) {
+  const bool local = is_loopback(c.address);
+  out.declare("topology.kind", local ? "single_node_local" : "disaggregated_pool");
+  out.declare("transfer.granularity", {{"unit", "layer"}, {"bytes", c.layer_bytes}});
+  out.declare("transfer.order", "layer_order");
+  out.declare("transfer.staging", {{"memory_bytes", kWindowBytes},
+                                   {"bounce_buffers", true},
+                                   {"where", "DRAM slabs of the daemon, of each pull"}});
+  out.declare("network.present", true);
+  out.declare("network.medium", local ? "loopback" : "tcp_ethernet");
+  out.omit("network.link", local ? "does not apply: loopback has no link"
+                                 : "the client does not know the links between the machines");
+  out.declare("network.gpudirect_rdma", "n/a");
+  out.declare("network.congestion_control", LinkOptions().congestion);
+  out.declare("network.congestion_params", Json::object());
+  out.declare("network.pacing", {{"pull_credit_bytes", ClientOptions().pull_credit_bytes},
+                                 {"bulk_lanes", c.lanes},
+                                 {"per_flow_rate", nullptr}});
+  out.declare("network.nvmeof", "none");
+  out.declare("network.transport_library", "kernel TCP, " + kernel());
+  out.declare("network.emulation", nullptr);
+  out.declare("interface", "custom_tcp");
+  out.declare("proprietary_transport", false);
+}
+
+void declare_bytes(const Conditions& c, Declaration& out) {
+  out.omit("tensor.dtype",
+           "the bytes stand for tensors of any type; the store does not look inside");
+  out.declare("tensor.layout",
+              {{"layers", c.layers}, {"layer_bytes", c.layer_bytes}, {"tp", 1}, {"pp", 1}});
+  out.omit_part("tensor.layout", "kind, kv_heads, head_dim, rank",
+                "scaled-down blocks of no particular model");
+  if (c.block_tokens > 0) {
+    out.declare("tensor.bytes_per_token",
+                static_cast<double>(c.layers) * c.layer_bytes / c.block_tokens);
+  } else {
+    out.omit("tensor.bytes_per_token", "blocks of this run stand for bytes, not for tokens");
+  }
+  out.declare("tensor.data_source", "synthetic_uniform");
+  out.declare("codec.name", "none");
+  out.declare("codec.class", "none");
+  omit_rest({"codec."}, "does not apply: no codec, bytes are stored as they come", out);
+  out.declare("ec.scheme", {{"kind", "none"}, {"k", 1}, {"m", 0}});
+  omit_rest({"ec."}, "does not apply: nothing is coded in this run (1+0)", out);
+  out.declare(
+      "accuracy.context_intensive",
+      {{"bit_exact_proof", std::to_string(c.verified_bytes) + " bytes compared: " + c.content}});
+  out.declare("accuracy.access_pattern", "complete");
+  Json copies = Json::array();
+  copies.push_back({{"buffer", "the client's memory"},
+                    {"bytes", c.client_memory_bytes},
+                    {"reason", "where an engine has its paged KV"}});
+  if (c.server == Server::kOwn) {
+    copies.push_back({{"buffer", "DRAM of the daemon"},
+                      {"bytes", c.dram_bytes},
+                      {"reason", "the dram tier, push slabs and pull windows"}});
+  }
+  out.declare("memory.resident_copies", copies);
+  if (c.server == Server::kOthers)
+    out.omit_part("memory.resident_copies", "DRAM of the daemon", kNotTold);
+}
+
+void declare_engine(Declaration& out) {
+  out.declare("engine.name", "none (replay)");
+  out.declare("engine.connector", "none");
+  out.omit("client_change", "does not apply: no engine takes part");
+  out.omit("compute_model", "nothing is computed: what prefill would cost is not part of the run");
+  out.omit("break_even", "the client has no planner yet: every block that hits is pulled");
+  out.omit("break_even.outcome", "the client has no planner yet: nothing is declined");
+  out.declare("hits.counted_as", "any_prefix_hit");
+  out.declare("scheduler.integration", "none");
+  out.declare("scheduler.overlap_queue", false);
+  out.omit("scheduler.preload", "does not apply: nothing is loaded ahead");
+  out.declare("placement.shard_policy", {{"policy", "rendezvous"}, {"failure_domains", 1}});
+  out.declare("placement.gpu_to_shard", "none");
+  out.declare("placement.hot_replication", nullptr);
+  out.declare("mixed_use", false);
+  out.omit("mixed_use.checkpoint", "does not apply: no checkpoints beside it");
+  out.declare("failure_injection", "none");
+}
+
+}  // namespace
+
+RunStart RunStart::now(int argc, char** argv) {
+  RunStart start;
+  start.arguments.assign(argv, argv + argc);
+  start.timestamp = varve::kvbench::timestamp();
+  start.load_average = varve::kvbench::load_average();
+  SystemEntropy entropy;
+  uint64_t number = 0;
+  entropy.fill(std::as_writable_bytes(std::span(&number, 1)));
+  char text[20];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(number));
+  start.run_id = text;
+  return start;
+}
+
+void omit_rest(const std::vector<std::string>& prefixes, const std::string& reason,
+               Declaration& out) {
+  const Json document = out.document();
+  for (const DeclarationField& field : declaration_fields()) {
+    const bool asked = std::any_of(prefixes.begin(), prefixes.end(),
+                                   [&](const std::string& p) { return field.name.starts_with(p); });
+    const bool is_result = field.name.starts_with("results.");
+    bool said = is_result ? document["results"].contains(field.name.substr(8))
+                          : document["declaration"].contains(field.name);
+    for (const Json& omission : document["omissions"])
+      said = said || (omission["field"] == field.name && !omission.contains("part"));
+    if (asked && !said) out.omit(field.name, reason);
+  }
+}
+
+Status declare_conditions(const Conditions& c, Declaration& out) {
+  declare_head(c, out);
+  const bool emulated =
+      c.server != Server::kOthers && drive_of_folder(c.folder.empty() ? "." : c.folder).is_virtual;
+  declare_tiers(c, emulated, out);
+  declare_io(c, out);
+  declare_machine(c, out);
+  declare_path(c, out);
+  declare_bytes(c, out);
+  declare_engine(out);
+  out.result("label", emulated ? "emulated" : "measured");
+  out.result("verified",
+             {{"bytes", c.verified_bytes}, {"wrong_blocks", 0}, {"content", c.content}});
+  if (c.hardware_path.empty()) {
+    out.omit("hardware", kNoDescription);
+    return {};
+  }
+  Json hardware = Json::parse(read_file(c.hardware_path), nullptr, false);
+  if (!hardware.is_object()) return Status::invalid("kvbench: --hardware is no JSON object");
+  out.declare("hardware", std::move(hardware));
+  return {};
+}
+
+}  // namespace varve::kvbench

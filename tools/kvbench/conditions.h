@@ -1,0 +1,55 @@
+// Conditions: what kvbench knows of both ends of a run, as fields of its declaration.
+//
+// What it started itself it knows; of a server that was there before, the data plane tells nothing,
+// and the fields are omitted with that reason.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/kvbench/declaration.h"
+#include "tools/kvbench/working_set.h"
+
+namespace varve::kvbench {
+
+// Known before anything is measured.
+struct RunStart {
+  std::vector<std::string> arguments;  // of the program, its name first
+  std::string run_id;
+  std::string timestamp;
+  double load_average = 0;
+  static RunStart now(int argc, char** argv);
+};
+
+enum class Server : uint8_t { kNone, kOwn, kOthers };
+
+struct Conditions {
+  RunStart start;
+  Server server = Server::kNone;
+  std::string address;                        // of the server
+  std::string folder;                         // of its targets, or of the ceilings' files
+  std::string token;                          // never shown
+  uint64_t dram_bytes = 0, target_bytes = 0;  // kOwn
+  uint32_t targets = 0;
+  uint32_t layers = 0, layer_bytes = 0, block_tokens = 0;
+  uint32_t lanes = 1;
+  uint32_t concurrency = 1;
+  uint64_t pushed_bytes = 0;  // of different blocks
+  uint64_t client_memory_bytes = 0;
+  uint64_t verified_bytes = 0;
+  std::string content;        // how the bytes are made and compared
+  std::string hardware_path;  // a system description to embed; may be empty
+};
+
+// The head and every field that does not depend on the workload; what the subcommand declares or
+// omits itself: cache_state(_proof), engine.pd_disaggregated and .kv_transfer_protocol, workload.*,
+// persistence, results. Fails when the hardware description cannot be read.
+Status declare_conditions(const Conditions& conditions, Declaration& out);
+
+// Omits, with one reason, every field of the schema that `out` neither declares nor omits and whose
+// name begins with one of `prefixes`.
+void omit_rest(const std::vector<std::string>& prefixes, const std::string& reason,
+               Declaration& out);
+
+}  // namespace varve::kvbench

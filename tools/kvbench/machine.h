@@ -1,0 +1,56 @@
+// Machine: what /proc, /sys and the build's cache say of where a benchmark runs.
+//
+// "unknown" where the machine does not say.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/base.h"
+
+namespace varve::kvbench {
+
+// The rest of the line after "key:" in a text, without the spaces before it. Pure.
+std::string first_line_after(const std::string& text, const std::string& key);
+std::string trimmed(std::string text);  // without what is blank at its end; "unknown": nothing left
+// The value of `key` in a CMake cache ("KEY:TYPE=value"), "unknown" when absent. Pure.
+std::string cache_value(const std::string& cache, const std::string& key);
+// `text` as one word of a POSIX shell. Pure.
+std::string shell_quoted(const std::string& text);
+
+std::string build_cache();  // CMakeCache.txt of the build that this program stands in
+std::string kernel();
+std::string cpu_model();
+uint32_t cores();
+std::string memory_text();
+std::string huge_pages();
+double load_average();  // of the last minute
+// More than half of a core is taken by others: numbers of such a machine say little.
+bool is_quiet(double load_average, uint32_t cores);
+std::string io_backend();
+std::string hypervisor();  // "bare_metal", "kvm" or "other"
+// The commit of the checkout that the build belongs to, "-dirty" behind it where files differ.
+std::string commit();
+std::string fingerprint();  // of this machine: a digest, which tells nothing else of it
+std::string timestamp();    // UTC, as of RFC 3339
+// Of a file, or of all files of a folder in the order of their names.
+std::string sha256_of_files(const std::string& path);
+
+// The file system that a folder is on.
+struct Mount {
+  std::string type = "unknown", options = "unknown", device = "unknown";
+};
+// Of a text like /proc/self/mountinfo, by the number of the device ("253:0"). Pure.
+Mount mount_of(const std::string& mountinfo, const std::string& device_number);
+Mount mount_of_folder(const std::string& folder);
+
+struct Drive {
+  std::string model = "unknown";
+  bool is_virtual = false;
+  uint64_t capacity_bytes = 0;
+  uint32_t lba_bytes = 0;
+};
+Drive drive_of_folder(const std::string& folder);
+
+}  // namespace varve::kvbench

@@ -1,0 +1,28 @@
+// Report: how a run leaves the program: lines for people, the declaration for machines, or an
+// error and nothing else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/kvbench/bar.h"
+#include "tools/kvbench/declaration.h"
+
+namespace varve::kvbench {
+
+// {"min", "median", "max", "rounds": [...]}; not empty.
+Json spread_json(const std::vector<double>& values);
+// {"p50", "p99", ..., "n"} of times in milliseconds, null when there are none: a percentile that
+// has fewer than a hundredth, or a thousandth, behind it is the largest value, and says so by n.
+Json times_json(std::vector<double> times_ms);
+// {"mean", "p50", "p95", "p99", "max"}; not empty.
+Json stats_json(const std::vector<double>& values);
+
+// Of a run that failed before it had a result. Returns the exit code, 1.
+int report_failure(const Status& status);
+// Prints warnings and `lines` and writes the document to `json_path` (empty: nowhere), when the
+// declaration is valid; else says what is wrong with it. Returns the exit code.
+int report(const Declaration& declaration, const std::vector<std::string>& lines,
+           const std::string& json_path);
+
+}  // namespace varve::kvbench
