@@ -2,12 +2,14 @@
 //
 //   kvbench bars [NAME]...   the targets of the benchmark
 //   kvbench ceiling          what this machine gives without a store
+//   kvbench replay           a trace, closed or open loop
 //
 // Exit 0: there is a result; 1: none, or a bar was refused; 2: wrong use.
 #include <CLI/CLI.hpp>
 
 #include "tools/kvbench/bars.h"
 #include "tools/kvbench/ceiling.h"
+#include "tools/kvbench/replay.h"
 
 using namespace varve::kvbench;
 
@@ -17,8 +19,10 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   BarsOptions bars;
   CeilingOptions ceiling;
+  ReplayOptions replay;
   const CLI::App* bars_command = add_bars(app, bars);
   const CLI::App* ceiling_command = add_ceiling(app, ceiling);
+  const CLI::App* replay_command = add_replay(app, replay);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -26,5 +30,6 @@ int main(int argc, char** argv) {
   }
   if (*bars_command) return run_bars(bars);
   if (*ceiling_command) return run_ceiling(ceiling, start);
+  if (*replay_command) return run_replay(replay, start);
   return 2;
 }

@@ -1,0 +1,114 @@
+// What was played is summed up apart by kind, declared completely, and refused when nothing hit.
+#include "tools/kvbench/replay_results.h"
+
+#include <gtest/gtest.h>
+
+namespace varve::kvbench {
+namespace {
+
+class ReplayResults : public testing::Test {
+ protected:
+  ReplayResults() {
+    trace_ = trace::generate_trace(3, 1);
+    plan_ = plan_of(trace_, 16, 1);
+    all_.resize(3);
+    for (size_t i = 0; i < 3; ++i)
+      all_[i].blocks = static_cast<uint32_t>(plan_.prompts[i].content.size());
+    all_[0].misses = 1;
+    all_[0].decode = decoded(30, 4, 0);
+    all_[1].hit_blocks = 2;
+    all_[1].prefill = decoded(10, 2, 0);
+    all_[1].decode = decoded(50, 0, 4);
+    all_[2].decode = decoded(70, 1, 3);
+    all_[2].decode.failed_blocks = 1;
+    all_[2].pulls.count(Code::kTimedOut);
+    all_[2].pushes.count(Code::kOverloaded);
+    run_.times = {{0, 5, 100 * kMillisecond}, {0, 0, 1}, {0, 0, 1}};
+    run_.rounds = {{2.0, 4000, 1000, kSecond}, {4.0, 4000, 2000, kSecond}, {4.0, 0, 0, kSecond}};
+    run_.server_pid = 1;
+    conditions_.start.arguments = {"kvbench", "replay"};
+    conditions_.start.run_id = "1";
+    conditions_.start.timestamp = "now";
+    conditions_.server = Server::kOwn;
+    conditions_.folder = ".";
+    conditions_.dram_bytes = conditions_.target_bytes = kGiB;
+    conditions_.targets = 1;
+    conditions_.layers = 16;
+    conditions_.layer_bytes = 64 * kKiB;
+    conditions_.block_tokens = 512;
+  }
+
+  static PlayedPull decoded(uint64_t last_ms, uint32_t dram, uint32_t flash) {
+    PlayedPull pull;
+    pull.took_ns = pull.last_layer_ns = last_ms * kMillisecond;
+    pull.first_layer_ns = kMillisecond;
+    pull.blocks = dram + flash;
+    pull.dram_blocks = dram;
+    pull.flash_blocks = flash;
+    pull.bytes = 1000;
+    return pull;
+  }
+  Status conclude_it() {
+    return conclude({options_, trace_, plan_, all_, run_}, conditions_, out_, lines_);
+  }
+
+  ReplayOptions options_;
+  trace::Trace trace_;
+  ReplayPlan plan_;
+  std::vector<Played> all_;
+  ReplayRun run_;
+  Conditions conditions_;
+  Declaration out_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(ReplayResults, TheDeclarationIsCompleteForBothLoopsAndAllServers) {
+  for (const char* loop : {"closed", "open"}) {
+    for (const Server server : {Server::kOwn, Server::kOthers}) {
+      out_ = Declaration();
+      options_.loop = loop;
+      conditions_.server = server;
+      run_.server_pid = server == Server::kOwn ? 1 : 0;
+      ASSERT_TRUE(conclude_it().ok());
+      EXPECT_EQ(out_.problems(), std::vector<std::string>());
+    }
+  }
+}
+
+TEST_F(ReplayResults, KindsOfOutcomesAndTiersAreNotMixed) {
+  ASSERT_TRUE(conclude_it().ok());
+  const Json results = out_.document()["results"];
+  EXPECT_EQ(results["outcomes"]["misses"], 1);
+  EXPECT_EQ(results["outcomes"]["pulls"]["timed_out"], 1);
+  EXPECT_EQ(results["outcomes"]["pushes"]["refused"], 1);
+  EXPECT_EQ(results["outcomes"]["failed_blocks"], 1);
+  EXPECT_EQ(results["by_tier"]["dram"]["max"], 30);
+  EXPECT_EQ(results["by_tier"]["flash"]["max"], 50);
+  EXPECT_EQ(results["by_tier"]["mixed"]["max"], 70);
+  EXPECT_EQ(results["by_tier"]["dram"]["n"], 1);
+  EXPECT_EQ(results["hits"]["hit_blocks"], 2);
+}
+
+TEST_F(ReplayResults, ARateStandsBesideTheCeilingOfItsRound) {
+  ASSERT_TRUE(conclude_it().ok());
+  const Json rates = out_.document()["results"]["rates"];
+  EXPECT_EQ(rates["of_ceiling"]["rounds"], Json({2.0, 0.5})) << "a round without pulls has none";
+  EXPECT_EQ(rates["pull_gb_per_s"]["max"], 4.0);
+}
+
+TEST_F(ReplayResults, AnOpenLoopCountsFromWhenARequestWasDueAndSaysSo) {
+  options_.loop = "open";
+  ASSERT_TRUE(conclude_it().ok());
+  const Json results = out_.document()["results"];
+  EXPECT_EQ(results["transfer_ms"]["request"]["max"], 100);
+  EXPECT_NE(results["latency_counted_from"].get<std::string>().find("due"), std::string::npos);
+  EXPECT_EQ(out_.document()["declaration"]["workload.arrival"]["kind"], "trace_timestamps");
+}
+
+TEST_F(ReplayResults, WithoutAHitThereIsNoResult) {
+  run_.rounds = {{2.0, 0, 0, kSecond}};
+  EXPECT_EQ(conclude_it().code(), Code::kInvalid);
+}
+
+}  // namespace
+}  // namespace varve::kvbench

@@ -1,0 +1,44 @@
+// A server that is not there is said so, and one that cannot be started leaves nothing behind. Real
+// ones are measured in tests/e2e/kvbench_test.py.
+#include "tools/kvbench/server_under_test.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+namespace varve::kvbench {
+namespace {
+
+TEST(ServerUnderTest, OneThatRunsAlreadyIsNotOursAndNotDescribed) {
+  ServerOptions options;
+  options.address = "127.0.0.1:1";
+  auto server = ServerUnderTest::start(options, "x");
+  ASSERT_TRUE(server.has_value());
+  EXPECT_FALSE((*server)->is_own());
+  EXPECT_EQ((*server)->pid(), 0);
+  EXPECT_TRUE((*server)->target_paths().empty());
+  Conditions conditions;
+  (*server)->describe(conditions);
+  EXPECT_EQ(conditions.server, Server::kOthers);
+  EXPECT_EQ(conditions.address, "127.0.0.1:1");
+}
+
+TEST(ServerUnderTest, AFolderThatCannotBeMadeIsAnError) {
+  ServerOptions options;
+  options.folder = "/proc/kvbench";
+  EXPECT_FALSE(ServerUnderTest::start(options, "x").has_value());
+}
+
+TEST(ServerUnderTest, ATokenFileThatIsNotThereIsWrongUse) {
+  CLI::App app;
+  ServerOptions options;
+  add_server_options(app, options);
+  EXPECT_THROW(app.parse("--token-file /no/such/file"), CLI::ParseError);
+  app.parse("--address h:1 --dram-mib 128");
+  EXPECT_EQ(options.address, "h:1");
+  EXPECT_EQ(options.dram_mib, 128u);
+}
+
+}  // namespace
+}  // namespace varve::kvbench

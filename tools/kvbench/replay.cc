@@ -1,0 +1,246 @@
+// Rounds of requests and ceiling in turns, then what was played, summed up and declared.
+#include "tools/kvbench/replay.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tools/kvbench/machine.h"
+#include "tools/kvbench/replay_results.h"
+#include "tools/kvbench/report.h"
+#include "tools/kvbench/socket_ceiling.h"
+
+namespace varve::kvbench {
+
+namespace {
+
+constexpr uint64_t kCeilingBytesMin = 64 * kMiB;  // of a round: shorter ones measure the start
+constexpr uint32_t kCeilingRepeatsMax = 16;
+
+Result<trace::Trace> trace_of(const ReplayOptions& options) {
+  if (options.trace_path.empty()) return trace::generate_trace(options.requests, options.seed);
+  return trace::read_any(options.trace_path, options.requests);
+}
+
+LoadOptions load_options(const ReplayOptions& options) {
+  return {options.loop == "open" ? Loop::kOpen : Loop::kClosed, options.concurrency};
+}
+
+// The raw socket moves what a prompt of the round has on average, as often as it takes.
+Result<double> ceiling_round(SocketCeiling& socket, const WorkingSet& set, uint32_t blocks,
+                             uint64_t& verified_bytes) {
+  const uint64_t bytes = blocks * set.shape().block_bytes();
+  const auto repeats =
+      static_cast<uint32_t>(std::clamp<uint64_t>(kCeilingBytesMin / bytes, 1, kCeilingRepeatsMax));
+  Nanos took_ns = 0;
+  for (uint32_t i = 0; i < repeats; ++i) {
+    VARVE_TRY(const Nanos one_ns, socket.round(set, blocks));
+    took_ns += one_ns;
+  }
+  for (uint32_t b = 0; b < blocks; ++b) {
+    if (!set.slot_is(b, b)) return Status::corrupt("kvbench: the raw socket's bytes differ");
+  }
+  verified_bytes += blocks * set.shape().block_bytes();
+  return static_cast<double>(repeats * bytes) / static_cast<double>(took_ns);
+}
+
+struct Slice {  // of the prompts: those of a round
+  uint32_t first = 0, count = 0;
+};
+
+uint32_t mean_blocks(const ReplayPlan& plan, Slice slice) {
+  uint64_t blocks = 0;
+  for (uint32_t i = slice.first; i < slice.first + slice.count; ++i)
+    blocks += plan.prompts[i].content.size();
+  return static_cast<uint32_t>(std::max<uint64_t>(1, blocks / std::max(1u, slice.count)));
+}
+
+Status play_round(const ReplayOptions& options, const ReplayPlan& plan, Slice slice, Player& player,
+                  ReplayRun& run) {
+  const auto begin = plan.load.begin() + slice.first;
+  std::vector<LoadRequest> requests(begin, begin + slice.count);
+  for (LoadRequest& request : requests)
+    request.due_ns -= plan.load[slice.first].due_ns;
+  SystemPacer pacer;
+  player.begin_at(slice.first, PlayPart::kWhole);
+  const Nanos daemon_ns = run.server_pid > 0 ? cpu_ns(run.server_pid) : 0;
+  const Nanos own_ns = own_cpu_ns();
+  const Nanos begin_ns = pacer.now_ns();
+  const auto times = run_load(load_options(options), requests, pacer, player);
+  run.rounds.back().took_ns = pacer.now_ns() - begin_ns;
+  run.client_cpu_ns += own_cpu_ns() - own_ns;
+  if (run.server_pid > 0) run.server_cpu_ns += cpu_ns(run.server_pid) - daemon_ns;
+  run.times.insert(run.times.end(), times.begin(), times.end());
+  std::vector<Span> pulls;
+  for (uint32_t i = slice.first; i < slice.first + slice.count; ++i) {
+    const Played& played = player.played()[i];
+    if (played.wrong_blocks > 0) return Status::corrupt("kvbench: a pull delivered wrong bytes");
+    for (const PlayedPull* pull : {&played.prefill, &played.decode}) {
+      if (pull->bytes == 0) continue;
+      run.rounds.back().pulled_bytes += pull->bytes;
+      pulls.push_back({pull->began_ns, pull->began_ns + pull->took_ns});
+    }
+  }
+  run.rounds.back().pull_busy_ns = busy_ns(std::move(pulls));
+  return {};
+}
+
+Status play_all(const ReplayOptions& options, const ReplayPlan& plan, SocketCeiling& socket,
+                Player& player, ReplayRun& run) {
+  const auto requests = static_cast<uint32_t>(plan.prompts.size());
+  const uint32_t rounds = std::min(options.rounds, requests);
+  // Once for nothing: sockets start small.
+  VARVE_TRY(const double warm_up,
+            ceiling_round(socket, player.memory(0), mean_blocks(plan, {0, requests}),
+                          run.verified_bytes));
+  VARVE_ASSERT(warm_up > 0);
+  uint32_t first = 0;
+  for (uint32_t round = 0; round < rounds; ++round) {
+    const uint32_t count = requests * (round + 1) / rounds - first;
+    run.rounds.push_back({});
+    const bool ceiling_first = round % 2 == 0;
+    const auto ceiling = [&]() -> Status {
+      VARVE_TRY(run.rounds.back().ceiling_rate,
+                ceiling_round(socket, player.memory(0), mean_blocks(plan, {first, count}),
+                              run.verified_bytes));
+      return {};
+    };
+    if (ceiling_first) VARVE_RETURN_IF_ERROR(ceiling());
+    VARVE_RETURN_IF_ERROR(play_round(options, plan, {first, count}, player, run));
+    if (!ceiling_first) VARVE_RETURN_IF_ERROR(ceiling());
+    first += count;
+  }
+  return {};
+}
+
+Status measure(const ReplayOptions& options, const RunStart& start, Declaration& out,
+               std::vector<std::string>& lines) {
+  VARVE_TRY(const trace::Trace trace, trace_of(options));
+  const ReplayPlan plan = plan_of(trace, options.blocks_max, options.speedup);
+  PlayerOptions playing;
+  playing.lanes = options.lanes;
+  playing.workers = options.concurrency;
+  playing.layers = options.layers;
+  playing.layer_bytes = static_cast<uint32_t>(options.layer_kib * kKiB);
+  playing.blocks_max = options.blocks_max;
+  playing.block_tokens = trace::kTraceBlockTokens;
+  playing.ack = options.ack == "cached" ? wire::AckKind::kCached : wire::AckKind::kDurable;
+  playing.deadline_ns = options.deadline_ms * kMillisecond;
+  playing.run_id = start.run_id;
+  // The sender is forked before this process has threads.
+  VARVE_TRY(auto socket,
+            SocketCeiling::start({{options.blocks_max, playing.layers, playing.layer_bytes},
+                                  options.lanes,
+                                  LinkOptions().congestion}));
+  VARVE_TRY(auto server, ServerUnderTest::start(options.server, start.run_id));
+  VARVE_TRY(auto player, Player::make(playing, *server, plan.prompts));
+  ReplayRun run;
+  run.server_pid = server->pid();
+  VARVE_RETURN_IF_ERROR(play_all(options, plan, *socket, *player, run));
+  run.bypassed = player->bypassed();
+  Conditions conditions;
+  conditions.start = start;
+  server->describe(conditions);
+  conditions.layers = playing.layers;
+  conditions.layer_bytes = playing.layer_bytes;
+  conditions.block_tokens = playing.block_tokens;
+  conditions.lanes = options.lanes;
+  conditions.concurrency = options.concurrency;
+  conditions.client_memory_bytes = player->memory_bytes();
+  conditions.hardware_path = options.hardware_path;
+  return conclude({options, trace, plan, player->played(), run}, conditions, out, lines);
+}
+
+}  // namespace
+
+ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedup) {
+  VARVE_ASSERT(blocks_max > 0 && speedup > 0);
+  ReplayPlan plan;
+  std::unordered_map<uint64_t, uint32_t> dense;
+  std::unordered_set<uint32_t> seen;
+  std::map<uint32_t, double> turns;
+  for (const trace::TraceRequest& request : trace.requests) {
+    Prompt prompt;
+    const size_t blocks = std::min<size_t>(request.ids.size(), blocks_max);
+    plan.cut_blocks += request.ids.size() - blocks;
+    plan.cut_requests += request.ids.size() > blocks ? 1 : 0;
+    uint32_t prefix = 0;
+    for (size_t i = 0; i < blocks; ++i) {
+      const auto id = static_cast<uint32_t>(dense.size());
+      prompt.content.push_back(dense.try_emplace(request.ids[i], id).first->second);
+      if (prefix == i && seen.count(prompt.content[i]) > 0) ++prefix;
+    }
+    seen.insert(prompt.content.begin(), prompt.content.end());
+    plan.hits_possible += prefix;
+    plan.prefix_tokens.push_back(static_cast<double>(prefix) * trace::kTraceBlockTokens);
+    plan.blocks += blocks;
+    const double ms = static_cast<double>(request.time_ms - trace.requests[0].time_ms) / speedup;
+    const bool told = request.session != trace::kNoSession;
+    plan.load.push_back({static_cast<Nanos>(ms * static_cast<double>(kMillisecond)),
+                         told ? request.session : kNoLoadSession});
+    if (told) ++turns[request.session];
+    plan.prompts.push_back(std::move(prompt));
+  }
+  plan.cut_blocks += trace.cut_blocks;
+  plan.unique_blocks = dense.size();
+  plan.sessions = static_cast<uint32_t>(turns.size());
+  for (const auto& [session, count] : turns)
+    plan.session_turns.push_back(count);
+  return plan;
+}
+
+Nanos busy_ns(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
+  Nanos busy = 0, covered_ns = 0;  // until when it is counted
+  for (const Span& span : spans) {
+    const Nanos from = std::max(span.begin_ns, covered_ns);
+    if (span.end_ns <= from) continue;
+    busy += span.end_ns - from;
+    covered_ns = span.end_ns;
+  }
+  return busy;
+}
+
+CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
+  CLI::App* command = app.add_subcommand("replay", "plays a trace, closed or open loop");
+  add_server_options(*command, options.server);
+  command->add_option("--trace", options.trace_path,
+                      "JSON lines, a session, or a folder of sessions; none: the generator");
+  command->add_option("--seed", options.seed, "of the generator");
+  command->add_option("--requests", options.requests, "the first of the trace")
+      ->check(CLI::Range(1u, trace::kTraceRequestsMax));
+  command->add_option("--loop", options.loop)->check(CLI::IsMember({"closed", "open"}));
+  command->add_option("--speedup", options.speedup, "open loop: times of the trace, divided by it")
+      ->check(CLI::Range(0.001, 1e6));
+  command->add_option("--concurrency", options.concurrency, "requests under way (open: at most)")
+      ->check(CLI::Range(1u, kWorkersMax));
+  command->add_option("--rounds", options.rounds, "requests and ceiling in turns")
+      ->check(CLI::Range(1u, kRoundsMax));
+  command->add_option("--layers", options.layers, "of a block")->check(CLI::Range(1u, 256u));
+  command->add_option("--layer-kib", options.layer_kib, "of a layer of a block: a multiple of 64")
+      ->check(CLI::Range(64u, 4096u));
+  command->add_option("--blocks-max", options.blocks_max, "of a prompt; longer ones are cut")
+      ->check(CLI::Range(1u, trace::kTraceBlocksMax));
+  command->add_option("--lanes", options.lanes, "bulk lanes of each client, raw connections")
+      ->check(CLI::Range(1u, 4u));
+  command->add_option("--ack", options.ack)->check(CLI::IsMember({"durable", "cached"}));
+  command->add_option("--deadline-ms", options.deadline_ms, "of each operation")
+      ->check(CLI::Range(1u, 600000u));
+  command->add_option("--json", options.json_path, "write the declaration there");
+  command->add_option("--hardware", options.hardware_path, "a system description to embed, JSON");
+  return command;
+}
+
+int run_replay(ReplayOptions options, const RunStart& start) {
+  Declaration declaration;
+  std::vector<std::string> lines;
+  if (Status measured = measure(options, start, declaration, lines); !measured.ok()) {
+    return report_failure(measured);
+  }
+  return report(declaration, lines, options.json_path);
+}
+
+}  // namespace varve::kvbench

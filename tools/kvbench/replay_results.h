@@ -1,0 +1,43 @@
+// ReplayResults: what a replay did, summed up and declared.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tools/kvbench/replay.h"
+
+namespace varve::kvbench {
+
+struct ReplayRound {
+  double ceiling_rate = 0;  // GB/s of the raw socket
+  uint64_t pulled_bytes = 0;
+  Nanos pull_busy_ns = 0;  // at least one pull was under way
+  Nanos took_ns = 0;
+};
+
+struct ReplayRun {
+  std::vector<ReplayRound> rounds;
+  std::vector<LoadTime> times;  // by request
+  pid_t server_pid = 0;         // 0: not ours
+  Nanos server_cpu_ns = 0, client_cpu_ns = 0;
+  uint64_t verified_bytes = 0;  // of the ceiling
+  uint64_t bypassed = 0;
+};
+
+// All that is known of a replay.
+struct ReplayView {
+  const ReplayOptions& options;
+  const trace::Trace& trace;
+  const ReplayPlan& plan;
+  const std::vector<Played>& played;  // by prompt
+  const ReplayRun& run;
+};
+
+// Fails when nothing was hit: then there is no rate of a store to speak of. What of `conditions`
+// only the results tell is filled in.
+Status conclude(const ReplayView& view, Conditions conditions, Declaration& out,
+                std::vector<std::string>& lines);
+
+}  // namespace varve::kvbench
