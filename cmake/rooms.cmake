@@ -70,6 +70,12 @@ varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client tools/trace)
 varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
 varve_tool(tools/kvctl NAME kvctl DEPS ${kCommon} server/config server/host client
            LIBS varve_proto_control)
+if(TARGET varved AND TARGET kvbench)
+  add_test(NAME e2e/kvbench
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/kvbench_test.py $<TARGET_FILE:kvbench>
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(e2e/kvbench PROPERTIES TIMEOUT 600)
+endif()
 if(TARGET varved AND TARGET varve_demo)
   add_test(NAME e2e/drain
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/drain_test.py $<TARGET_FILE:varved>

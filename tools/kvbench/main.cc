@@ -3,6 +3,7 @@
 //   kvbench bars [NAME]...   the targets of the benchmark
 //   kvbench ceiling          what this machine gives without a store
 //   kvbench replay           a trace, closed or open loop
+//   kvbench sweep            pulls in many shapes, hot and cold
 //
 // Exit 0: there is a result; 1: none, or a bar was refused; 2: wrong use.
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 #include "tools/kvbench/bars.h"
 #include "tools/kvbench/ceiling.h"
 #include "tools/kvbench/replay.h"
+#include "tools/kvbench/sweep.h"
 
 using namespace varve::kvbench;
 
@@ -20,9 +22,11 @@ int main(int argc, char** argv) {
   BarsOptions bars;
   CeilingOptions ceiling;
   ReplayOptions replay;
+  SweepOptions sweep;
   const CLI::App* bars_command = add_bars(app, bars);
   const CLI::App* ceiling_command = add_ceiling(app, ceiling);
   const CLI::App* replay_command = add_replay(app, replay);
+  const CLI::App* sweep_command = add_sweep(app, sweep);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -31,5 +35,6 @@ int main(int argc, char** argv) {
   if (*bars_command) return run_bars(bars);
   if (*ceiling_command) return run_ceiling(ceiling, start);
   if (*replay_command) return run_replay(replay, start);
+  if (*sweep_command) return run_sweep(sweep, start);
   return 2;
 }

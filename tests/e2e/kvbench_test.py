@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""kvbench against a real varved: every subcommand has a result, and its declaration is valid.
+
+Usage: kvbench_test.py PATH_OF_KVBENCH. How fast it is here is nobody's promise: no time is asserted
+but that a stop of the server is seen. Every process ended here was started here.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+KVBENCH = ""
+SMALL = ["--layers", "2", "--blocks-max", "16", "--target-mib", "512", "--dram-mib", "128"]
+CONVERSATION = os.path.join("..", "shared", "data", "traces", "mooncake_conversation.jsonl")
+SESSIONS = os.path.join("..", "shared", "data", "traces", "agent")
+
+
+class KvBench(unittest.TestCase):
+    """Each test has a work folder of its own, which is empty again after it."""
+
+    def setUp(self):
+        # Beside the program: file systems in memory may refuse O_DIRECT.
+        self.folder = tempfile.mkdtemp(prefix="kvbench-", dir=os.path.dirname(KVBENCH))
+        self.json = os.path.join(self.folder, "declaration.json")
+
+    def tearDown(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run_it(self, *arguments, expect=0):
+        command = [KVBENCH, *arguments, "--dir", self.folder, "--json", self.json]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        if expect != 0:
+            self.assertFalse(os.path.exists(self.json))
+            return {}, done.stdout
+        self.assertEqual(os.listdir(self.folder), ["declaration.json"], "something was left behind")
+        with open(self.json, encoding="utf-8") as file:
+            return json.load(file), done.stdout
+
+    def test_ceiling(self):
+        document, text = self.run_it("ceiling", "--quick", "--layers", "2")
+        self.assertIn("ceiling drive_read ", text)
+        self.assertEqual(document["results"]["mode"], "no_store")
+
+    def test_replay_of_the_generator(self):
+        document, text = self.run_it("replay", "--requests", "10", "--rounds", "2", *SMALL)
+        results = document["results"]
+        self.assertEqual(results["verified"]["wrong_blocks"], 0)
+        self.assertGreater(results["verified"]["bytes"], 0)
+        # Expect: prefill finds what could be there at most, decode all that was pushed.
+        self.assertLessEqual(results["hits"]["rate"], results["hits"]["possible_rate"])
+        self.assertEqual(results["outcomes"]["pulls"]["failed"], 0)
+        self.assertEqual(results["outcomes"]["pushed_blocks"] + results["hits"]["hit_blocks"],
+                         results["hits"]["blocks"])
+        self.assertIn("of_ceiling ", text)
+        self.assertIn("kvbench replay --requests 10", document["reproduction_command"])
+        self.assertEqual(document["declaration"]["workload.source"]["seed"], 1)
+
+    def test_one_after_the_other_hits_all_that_can_hit(self):
+        document, _ = self.run_it("replay", "--requests", "10", "--rounds", "1", "--concurrency",
+                                  "1", *SMALL)
+        hits = document["results"]["hits"]
+        self.assertEqual(hits["rate"], hits["possible_rate"])
+
+    def test_replay_of_the_published_traces(self):
+        for trace, loop in ((CONVERSATION, "closed"), (SESSIONS, "open")):
+            if not os.path.exists(trace):
+                self.skipTest(f"{trace} is not there")
+            document, _ = self.run_it("replay", "--trace", trace, "--requests", "8", "--loop", loop,
+                                      "--speedup", "1000", "--rounds", "2", *SMALL)
+            self.assertEqual(len(document["declaration"]["workload.source"]["sha256"]), 64)
+            os.remove(self.json)
+
+    def test_a_server_that_stops_is_in_the_latency_of_an_open_loop(self):
+        """The server is stopped for a second while requests are due: with an open loop they count
+        the wait from when they were due; the time since they were begun hides it."""
+        data = os.path.join(self.folder, "data")
+        server, address = start_varved(data)
+        command = [KVBENCH, "replay", "--requests", "120", "--loop", "open", "--speedup", "5",
+                   "--concurrency", "1", "--rounds", "1", "--layers", "1", "--blocks-max", "4",
+                   "--address", address, "--json", self.json]
+        try:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True) as process:
+                wait_until_pulled(os.path.join(data, "metrics.prom"), process)
+                server.send_signal(signal.SIGSTOP)
+                time.sleep(1)
+                server.send_signal(signal.SIGCONT)
+                text, _ = process.communicate(timeout=240)
+        finally:
+            stop_varved(server)
+        self.assertEqual(process.returncode, 0, text)
+        with open(self.json, encoding="utf-8") as file:
+            results = json.load(file)["results"]
+        # Expect: 120 requests are due over 7 s and more, so the stop falls among them, and the one
+        # that met it waited for nearly all of it. One was under way, the others waited for it.
+        times = results["transfer_ms"]
+        self.assertGreaterEqual(times["request"]["max"], 700)
+        self.assertGreater(times["request"]["mean"], times["request_since_begun"]["mean"])
+        self.assertGreater(results["lateness_ms"]["max"], 0)
+
+    def test_sweep(self):
+        document, text = self.run_it("sweep", "--quick", "--layers", "2")
+        cells = document["results"]["cells"]
+        self.assertEqual(len(cells), 8)
+        for cell in cells:
+            self.assertTrue(cell["pure"], cell)
+            self.assertEqual(cell["mode"] == "storage_only", cell["state"] == "cold")
+            self.assertEqual(cell["ceiling"], "drive" if cell["state"] == "cold" else "socket")
+        self.assertNotIn("NOT PURE", text)
+
+    def test_cold_cells_of_a_server_that_holds_everything_in_dram_have_no_numbers(self):
+        server, address = start_varved(os.path.join(self.folder, "data"))
+        try:
+            command = [KVBENCH, "sweep", "--address", address, "--extent-kib", "64", "--blocks",
+                       "2", "--concurrency", "1", "--layers", "2", "--repetitions", "2", "--json",
+                       self.json]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        finally:
+            stop_varved(server)
+        with open(self.json, encoding="utf-8") as file:
+            document = json.load(file)
+        for cell in document["results"]["cells"]:
+            self.assertEqual(cell["pure"], cell["state"] == "hot", cell)
+            self.assertEqual("pull_gb_per_s" in cell, cell["state"] == "hot")
+        omitted = {o["field"] for o in document["omissions"]}
+        self.assertIn("tiers[].capacity_bytes", omitted)
+
+    def test_without_a_server_there_is_no_result(self):
+        _, text = self.run_it("replay", "--requests", "2", "--address", "127.0.0.1:1", expect=1)
+        self.assertNotIn("GB/s", text)
+
+
+def wait_until_pulled(metrics, process):
+    """Returns once the server has sent bytes of blocks; it writes its metrics every second."""
+    while process.poll() is None:
+        try:
+            with open(metrics, encoding="utf-8") as file:
+                rows = [r.split() for r in file if r.startswith("varve_pull_bytes_total{")]
+        except OSError:
+            rows = []
+        if sum(float(r[-1]) for r in rows) > 0:
+            return
+        time.sleep(0.05)
+
+
+def stop_varved(server):
+    server.terminate()
+    server.wait(timeout=60)
+    server.stdout.close()
+
+
+def start_varved(folder):
+    command = [os.path.join(os.path.dirname(KVBENCH), "varved"), "--data", folder, "--listen",
+               "127.0.0.1:0", "--http", "none", "--control", "none", "--targets", "1",
+               "--target-bytes", str(512 << 20), "--dram-bytes", str(256 << 20), "--scheme", "1+0",
+               "--log-level", "error"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if "listening on " in line:
+            return process, line.split("listening on ")[1].split(",")[0].strip()
+    raise RuntimeError("varved did not start")
+
+
+if __name__ == "__main__":
+    KVBENCH = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
