@@ -100,7 +100,7 @@ CatalogEntry entry_of(const FragmentHeader& header) {
 FragmentInfo info_of(const CatalogEntry& entry, uint32_t target, uint32_t slice, uint32_t segment) {
   const Which which = unpack(entry.which);
   FragmentInfo info;
-  info.block = {entry.base, which.rank};
+  info.block = {entry.base, which.rank, entry.domain};
   info.rank_count = which.rank_count;
   info.position = which.position;
   info.attempt = entry.attempt;
@@ -116,6 +116,11 @@ FragmentInfo info_of(const CatalogEntry& entry, uint32_t target, uint32_t slice,
                .lineage = entry.lineage,
                .lineage_generation = entry.lineage_generation};
   return info;
+}
+
+bool is_same(const CatalogEntry& a, const CatalogEntry& b) {
+  return a.page == b.page && a.pages == b.pages && a.base == b.base && a.domain == b.domain &&
+         a.which == b.which && a.attempt == b.attempt;
 }
 
 bool check_entry(const CatalogEntry& entry, uint32_t after, uint32_t segment_pages) {

@@ -37,6 +37,8 @@ bool check_page(ConstByteSpan page, uint32_t seed, uint32_t index, uint64_t tag)
 
 CatalogEntry entry_of(const FragmentHeader& header);
 FragmentInfo info_of(const CatalogEntry& entry, uint32_t target, uint32_t slice, uint32_t segment);
+// They say the same of the same place.
+bool is_same(const CatalogEntry& a, const CatalogEntry& b);
 // What the format promises of an entry: order, bounds, ranks. `after` is the first page it may
 // have.
 bool check_entry(const CatalogEntry& entry, uint32_t after, uint32_t segment_pages);

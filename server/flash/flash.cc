@@ -341,7 +341,7 @@ void FlashImpl::kill(Kill& kill) {
 void FlashImpl::raise(Raise& raise) {
   VARVE_ASSERT(reactor_.on_owner_core());
   VARVE_ASSERT(raise_ == nullptr && raise.on_done != nullptr);
-  VARVE_ASSERT(raise.rows.size() <= kDomainsMax, raise.rows.size());
+  VARVE_ASSERT(raise.rows.size() <= kGenerationsMax, raise.rows.size());
   raise_ = &raise;
   raises_done_ = 0;
   raises_out_ = static_cast<uint32_t>(engines_.size());

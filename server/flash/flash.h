@@ -23,6 +23,7 @@
 //      of an older generation; a record is kept as long as what it ends may be on a drive.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -42,8 +43,18 @@ struct Geometry {       // fixed when a target is formatted; hashed into the sup
   Scheme scheme = {};
 };
 
-// The table of FORMAT 5.1, at most kDomainsMax rows.
+// The table of FORMAT 5.1, at most kGenerationsMax rows.
 using Generations = std::vector<DomainGeneration>;
+
+// The domains of a node, at most kDomainsMax at once, as its list has them.
+struct DomainIds {
+  std::vector<uint32_t> ids = {kDomainDefault};  // rising
+  uint32_t last = kDomainDefault;                // the largest that was ever given
+  bool has(uint32_t id) const { return std::binary_search(ids.begin(), ids.end(), id); }
+  // Given once, and there no more: never again, so nobody has to remember what was purged of it.
+  // One that is neither may be of a list that was lost.
+  bool dropped(uint32_t id) const { return id <= last && !has(id); }
+};
 
 // Of which lineage a fragment is, in the generations of its commit.
 struct LineageMark {
@@ -58,10 +69,14 @@ uint32_t domain_generation(const Generations& rows, uint32_t domain);  // 0 with
 LineageMark current_mark(const Generations& rows, uint32_t domain, uint64_t lineage);
 // Committed before a purge that ended it.
 bool is_old(const Generations& rows, const LineageMark& mark);
+// Without those of domains that were dropped.
+Generations kept(Generations rows, const DomainIds& domains);
+// How many rows one domain may have: none takes what others need.
+uint32_t generations_max(const DomainIds& domains);
 // The table after a purge of a lineage (0: of the domain), with its new generation. kNoSpace: no
 // row is left for it. kUnsupported: it cannot be raised any further.
 Result<Generations> raised(const Generations& rows, uint32_t domain, uint64_t lineage,
-                           uint32_t* generation);
+                           uint32_t* generation, uint32_t rows_max = kGenerationsMax);
 // Whether the limit of a purge ends an attempt: by boot generation, then counter, whatever target.
 bool is_killed(const Attempt& attempt, const Attempt& limit);
 
@@ -79,6 +94,7 @@ struct TargetOptions {
   Geometry geometry;
   uint32_t boot_generation = 0;  // of this start, from common_start(); 0 = one more than it had
   Generations generations = {};  // from common_start(): what it missed while it was away
+  DomainIds domains = {};        // those of common_start(): of others it keeps no generations
   bool anew = false;  // one of this node is formatted like a blank one: what it held is given up
 };
 
@@ -149,8 +165,10 @@ struct CommonStart {
   Generations generations = {};  // the larger of each: no target brings back what it did not see go
 };
 // kInvalid: no targets, or targets of different slices. `slices_min`: the number of shards, which
-// blank targets are given at least as many slices as.
-Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min);
+// blank targets are given at least as many slices as. kCorrupt: generations of more domains than a
+// node can have had.
+Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min,
+                                 const DomainIds& domains = {});
 // Formats a blank target (new, or first MiB all zero), or opens one of this node. Refuses by name
 // and leaves untouched: a target of another node, another index, another geometry, a newer version,
 // or foreign data. kIo: what was there is gone (smaller than formatted, unreadable). Raises the
@@ -209,11 +227,12 @@ class FlashUser {
   // pages are dead. Of one attempt found twice the first is kept. May call release() of a place it
   // replaces.
   virtual bool on_recovered(const FragmentInfo& fragment) = 0;
-  // Recovery found a KILL record: no fragment of this id that the limit ends counts, told before or
-  // after, on whatever target. May call release(). Told of each record once for each target.
-  virtual void on_killed(const BaseId& /*base*/, const Attempt& /*limit*/) {}
+  // Recovery found a KILL record: no fragment of this id, in this domain, that the limit ends
+  // counts, told before or after, on whatever target. May call release(). Told of each record once
+  // for each target.
+  virtual void on_killed(uint32_t /*domain*/, const BaseId& /*base*/, const Attempt& /*limit*/) {}
   // Recovery will tell of this id soon: time to ask memory for its place. Changes nothing.
-  virtual void on_recovery_ahead(const BaseId& /*base*/) {}
+  virtual void on_recovery_ahead(uint32_t /*domain*/, const BaseId& /*base*/) {}
   // A target failed at run time: what lies there is unreadable until the next start, so every place
   // on it is a miss from now on. Told once for each, in a turn of its own, when target_ok() already
   // says no. May call release() and reserve() on other targets; on_lost is not called for the

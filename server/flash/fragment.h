@@ -59,7 +59,7 @@ class FragmentCheck {
   bool complete() const { return extent_ == header_.extent_count; }
   uint32_t pages_left() const { return header_.pages - fed_pages_; }
   const FragmentHeader& header() const { return header_; }
-  BlockId block() const { return {header_.base, header_.rank}; }
+  BlockId block() const { return {header_.base, header_.rank, header_.domain}; }
 
  private:
   void open_extent(uint32_t from);

@@ -3,6 +3,8 @@
 #include "server/flash/generation.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 namespace varve::flash {
 
@@ -19,6 +21,18 @@ void drop_lineages(Generations& rows, uint32_t domain) {
   std::erase_if(rows, [domain](const DomainGeneration& row) {
     return row.domain == domain && row.lineage != 0;
   });
+}
+
+// That has most rows of lineages, where there are any.
+std::optional<uint32_t> most_lineages(const Generations& rows) {
+  std::map<uint32_t, uint32_t> counts;
+  for (const DomainGeneration& row : rows)
+    counts[row.domain] += row.lineage != 0 ? 1 : 0;
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == counts.end() || most->second == 0) return std::nullopt;
+  return most->first;
 }
 
 void take_row(Generations& rows, const DomainGeneration& row) {
@@ -70,9 +84,15 @@ bool is_old(const Generations& rows, const LineageMark& mark) {
   return mark.lineage_generation < now.lineage_generation;
 }
 
+uint32_t generations_max(const DomainIds& domains) {
+  static_assert(kGenerationsMax >= 2 * kDomainsMax);
+  VARVE_ASSERT(!domains.ids.empty() && domains.ids.size() <= kDomainsMax, domains.ids.size());
+  return kGenerationsMax / static_cast<uint32_t>(domains.ids.size());
+}
+
 Result<Generations> raised(const Generations& rows, uint32_t domain, uint64_t lineage,
-                           uint32_t* generation) {
-  VARVE_ASSERT(rows.size() <= kDomainsMax, rows.size());
+                           uint32_t* generation, uint32_t rows_max) {
+  VARVE_ASSERT(rows.size() <= kGenerationsMax, rows.size());
   VARVE_ASSERT(generation != nullptr);
   Generations table = rows;
   const LineageMark now = current_mark(rows, domain, lineage);
@@ -82,8 +102,16 @@ Result<Generations> raised(const Generations& rows, uint32_t domain, uint64_t li
   if (lineage == 0) drop_lineages(table, domain);
   DomainGeneration* row = find(table, domain, lineage);
   if (row == nullptr) {
-    if (table.size() == kDomainsMax) {
-      return Status::no_space("all 64 generations are in use: purge the whole domain instead");
+    const auto own = std::count_if(table.begin(), table.end(),
+                                   [domain](const auto& other) { return other.domain == domain; });
+    if (own >= static_cast<std::ptrdiff_t>(rows_max)) {
+      return Status::no_space(
+          "all 64 generations, or the share of this domain, are in use: purge the whole domain "
+          "instead");
+    }
+    if (table.size() == kGenerationsMax) {  // of when there were fewer domains
+      return Status::no_space(
+          "all 64 generations are in use, most of them by another domain: purge that domain");
     }
     row = &table.emplace_back(DomainGeneration{.domain = domain, .lineage = lineage});
   }
@@ -98,15 +126,18 @@ Generations merged(const Generations& one, const Generations& other) {
     take_row(table, row);
   for (const DomainGeneration& row : other)
     take_row(table, row);
-  while (table.size() > kDomainsMax) {
-    const auto any = std::find_if(table.begin(), table.end(),
-                                  [](const DomainGeneration& row) { return row.lineage != 0; });
-    VARVE_ASSERT(any != table.end());  // this node has one domain
-    DomainGeneration own{.domain = any->domain,
-                         .domain_generation = domain_generation(table, any->domain) + 1};
-    take_row(table, own);
+  while (table.size() > kGenerationsMax) {
+    const std::optional<uint32_t> domain = most_lineages(table);
+    if (!domain) break;
+    take_row(table,
+             {.domain = *domain, .domain_generation = domain_generation(table, *domain) + 1});
   }
   return table;
+}
+
+Generations kept(Generations rows, const DomainIds& domains) {
+  std::erase_if(rows, [&](const DomainGeneration& row) { return domains.dropped(row.domain); });
+  return rows;
 }
 
 uint32_t superblock_crc(Superblock super) {
@@ -115,12 +146,12 @@ uint32_t superblock_crc(Superblock super) {
 }
 
 Generations rows_of(const Superblock& super) {
-  const uint32_t count = std::min(super.generation_count, kDomainsMax);
+  const uint32_t count = std::min(super.generation_count, kGenerationsMax);
   return {super.generations, super.generations + count};
 }
 
 void rows_set(Superblock& super, const Generations& rows) {
-  VARVE_ASSERT(rows.size() <= kDomainsMax, rows.size());
+  VARVE_ASSERT(rows.size() <= kGenerationsMax, rows.size());
   std::fill(std::begin(super.generations), std::end(super.generations), DomainGeneration());
   std::copy(rows.begin(), rows.end(), super.generations);
   super.generation_count = static_cast<uint32_t>(rows.size());

@@ -8,8 +8,9 @@
 
 namespace varve::flash {
 
-// The larger of each row. When that is more than kDomainsMax rows, a domain with rows of lineages
-// is raised itself: more is dropped than was asked for, and nothing comes back.
+// The larger of each row. When that is more than kGenerationsMax rows, the domain that has most of
+// them by its lineages is raised itself: more of it is dropped than was asked for, and nothing
+// comes back. More than that all the same: of more domains than a node can have.
 Generations merged(const Generations& one, const Generations& other);
 
 uint32_t superblock_crc(Superblock super);

@@ -22,7 +22,8 @@ inline constexpr uint64_t kFragmentMagic = 0x3147524645565256;    // "VRVEFRG1"
 inline constexpr uint64_t kKillMagic = 0x314C4C4945565256;        // "VRVEILL1": KILL record
 inline constexpr uint64_t kFooterMagic = 0x31544F4645565256;      // "VRVEFOT1"
 inline constexpr uint64_t kCheckpointMagic = 0x31504B4345565256;  // "VRVECKP1"
-inline constexpr uint32_t kDomainsMax = 64;
+inline constexpr uint32_t kGenerationsMax = 64;                   // of all domains of a node
+inline constexpr uint32_t kDomainsMax = 32;  // of a node at once; each can have two of those
 inline constexpr uint32_t kHeadPages = 256;  // superblocks and zeros before slice 0
 inline constexpr uint32_t kSegmentPagesMin = 8;
 inline constexpr uint32_t kSegmentPagesMax = 65536;  // Place.page is 16 bits on the drive
@@ -62,8 +63,8 @@ struct Superblock {  // one page; the valid one with the larger write_count coun
   uint32_t generation_count = 0;
   uint8_t k = 1, m = 0;  // the scheme of every block of this node
   uint16_t reserved = 0;
-  DomainGeneration generations[kDomainsMax];
-  std::byte zero[kPageBytes - 128 - 24 * kDomainsMax] = {};
+  DomainGeneration generations[kGenerationsMax];
+  std::byte zero[kPageBytes - 128 - 24 * kGenerationsMax] = {};
 };
 static_assert(sizeof(Superblock) == kPageBytes);
 static_assert(offsetof(Superblock, generations) == 128);

@@ -372,8 +372,8 @@ void RecoverOp::rows_complete() {
 // of what recovery from checkpoints costs (64 % of its time stood in the index's first probe).
 void RecoverOp::tell_ahead(ConstByteSpan page, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    const size_t at = sizeof(PagePrefix) + i * sizeof(CatalogEntry);
-    target_.user.on_recovery_ahead(load<BaseId>(page, at + offsetof(CatalogEntry, base)));
+    const auto entry = load<CatalogEntry>(page, sizeof(PagePrefix) + i * sizeof(CatalogEntry));
+    target_.user.on_recovery_ahead(entry.domain, entry.base);
   }
 }
 
@@ -509,11 +509,7 @@ bool RecoverOp::confirm_told(uint32_t found_count,
     while (confirm_found_ < found_count && (this->*found_at)(confirm_found_).page < entry.page)
       ++confirm_found_;
     if (confirm_found_ < found_count) {
-      const CatalogEntry found = (this->*found_at)(confirm_found_);
-      if (found.page == entry.page && found.pages == entry.pages && found.base == entry.base &&
-          found.which == entry.which && found.attempt == entry.attempt) {
-        continue;
-      }
+      if (is_same((this->*found_at)(confirm_found_), entry)) continue;
     }
     if (is_kill(entry)) {  // still believed: only its page is given up
       log_->kill_drop(segment_);
@@ -572,7 +568,7 @@ void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource 
     }
     target_.metrics.kills_live.add(1);
     target_.metrics.kills_recovered.add();
-    return target_.user.on_killed(entry.base, entry.attempt);
+    return target_.user.on_killed(entry.domain, entry.base, entry.attempt);
   }
   const FragmentInfo info = info_of(entry, target_.index(), log_->slice(), segment);
   if (is_old(target_.generations, info.mark)) {

@@ -151,7 +151,7 @@ Status SegmentReader::verify(const Slot& slot) const {
       check_header(read.runs, {slot.nonce, slot.sequence, place.page, place.pages}));
   FragmentHeader header;
   std::memcpy(&header, read.runs.front().iov_base, sizeof(header));
-  if (BlockId{header.base, header.rank} != read.block) {
+  if (BlockId{header.base, header.rank, header.domain} != read.block) {
     return Status::corrupt("fragment of another block");
   }
   if (!read.fingerprint.is_zero() && header.fingerprint != read.fingerprint) {

@@ -104,11 +104,15 @@ Status check_ours(const PageStore& head, const Superblock& super, const TargetOp
   if (head.capacity_bytes() < super.capacity_bytes) {
     return Status::io("target is smaller than when it was formatted", 0);
   }
-  if (super.generation_count > kDomainsMax) {
+  if (super.generation_count > kGenerationsMax) {
     return Status::corrupt("superblock: too many generations");
   }
-  for (const DomainGeneration& row : rows_of(super)) {
-    const bool sound = row.domain == super.generations[0].domain && row.domain_generation != ~0u &&
+  const Generations rows = rows_of(super);
+  for (const DomainGeneration& row : rows) {
+    const auto alike = std::count_if(rows.begin(), rows.end(), [&](const DomainGeneration& other) {
+      return other.domain == row.domain && other.lineage == row.lineage;
+    });
+    const bool sound = row.domain != 0 && alike == 1 && row.domain_generation != ~0u &&
                        row.lineage_generation != ~0u;
     if (!sound) return Status::corrupt("superblock: generations that no node has written");
   }
@@ -176,6 +180,10 @@ Status fill_holes(PageStore& head, const TargetOptions& options, bool anew) {
   return Status();
 }
 
+Status too_many_generations() {
+  return Status::corrupt("generations of more domains than a node can have had");
+}
+
 Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
                            const std::byte (&node_uuid)[16], Entropy& entropy) {
   PageMemory memory(kHeadPages);
@@ -194,7 +202,10 @@ Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
     }
     info.super.boot_generation = options.boot_generation;
   }
-  rows_set(info.super, merged(rows_of(info.super), options.generations));
+  const Generations rows = merged(kept(rows_of(info.super), options.domains),
+                                  kept(options.generations, options.domains));
+  if (rows.size() > kGenerationsMax) return too_many_generations();
+  rows_set(info.super, rows);
   info.super_page = 1 - opened.page;
   VARVE_ASSERT(opened.page < 2 && info.super.boot_generation > opened.super.boot_generation);
   VARVE_RETURN_IF_ERROR(write_super(head, memory, info.super, info.super_page));
@@ -230,13 +241,15 @@ Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& opt
   return look_at(head, options, node_uuid);
 }
 
-Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min) {
+Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min,
+                                 const DomainIds& domains) {
   if (looks.empty()) return Status::invalid("no target at all");
   CommonStart start;
   uint64_t blank_bytes = ~uint64_t{0};
   for (const TargetLook& seen : looks) {
     start.boot_generation = std::max(start.boot_generation, seen.boot_generation);
-    start.generations = merged(start.generations, seen.generations);
+    start.generations = merged(start.generations, kept(seen.generations, domains));
+    if (start.generations.size() > kGenerationsMax) return too_many_generations();
     if (seen.blank) {
       blank_bytes = std::min(blank_bytes, seen.capacity_bytes);
     } else if (start.slices == 0) {

@@ -89,6 +89,7 @@ class SyntheticSlice {
     entry.pages = kFragmentPages;
     entry.lead_pages = 2;
     entry.which = pack({});
+    entry.domain = kDomainDefault;
     entry.block_bytes = static_cast<uint32_t>(bytes_of(kFragmentPages - 1));
     return entry;
   }

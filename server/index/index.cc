@@ -1,13 +1,6 @@
 // The table behind the index door: Robin Hood hashing of {tag, slot} buckets over two dense pools.
 //
-//   buckets   [ tag 32 | slot 32 ] ...   load <= 0.8, sorted by (home, arrival), backward-shift
-//             deletion
-//   bases     [ id 32 B | ranks 4 | first block 4 | leases 4 | live 4 ] ...   slots are stable
-//   fragments [ next 4 | segment 2 | page 2 | pages 2 | lead 2 | target | slice | rank | state ]
-//   ...
-//             `width` side by side are a block, by position; its next, rank and state stand in the
-//             first
-//
+// Buckets are at a load of at most 0.8, sorted by (home, arrival), with backward-shift deletion.
 // The home bucket is a function of the tag alone, so neither probing nor deletion touches a base
 // entry before the tags agree; a hit costs one bucket line and one entry.
 #include "server/index/index.h"
@@ -15,43 +8,14 @@
 #include <algorithm>
 #include <bit>
 
+#include "server/index/entry.h"
+
 namespace varve {
 
 namespace {
 
-constexpr uint32_t kNone = ~0u;
-constexpr uint8_t kNowhere = 0xFF;              // target of a fragment without a place
 constexpr uint32_t kFragmentsLimit = 1u << 31;  // 1.25 buckets each still count in 32 bits
 constexpr uint32_t kMatchWindow = 16;           // ids in flight in one match: covers DRAM latency
-
-struct Bucket {
-  uint32_t tag = 0;
-  uint32_t slot = kNone;  // kNone: empty
-};
-static_assert(sizeof(Bucket) * 5 / 4 == IndexBytes::kBuckets);
-
-struct BaseEntry {
-  BaseId id;
-  uint32_t ranks = 0;      // bit r: rank r is here and seen
-  uint32_t first = kNone;  // block of the lowest rank; next free slot while unused
-  uint32_t leases = 0;
-  uint32_t live = 0;  // 1 while in the table
-};
-static_assert(sizeof(BaseEntry) == IndexBytes::kBase);
-
-struct Fragment {
-  uint32_t next = kNone;  // block, by rising rank, kNone at the end; next free one while unused
-  uint16_t segment = 0;
-  uint16_t page = 0;
-  uint16_t pages = 0;
-  uint16_t lead_pages = 0;
-  uint8_t target = kNowhere;
-  uint8_t slice = 0;
-  uint8_t rank = 0;
-  BlockState state = BlockState::kMemory;
-};
-static_assert(sizeof(Fragment) == IndexBytes::kFragment);
-static_assert(kRanksMax <= 32 && kTargetsMax < kNowhere && kSlicesMax <= 256);
 
 uint32_t rank_mask(uint32_t rank_count) {
   return rank_count == 32 ? ~0u : (1u << rank_count) - 1;
@@ -62,31 +26,6 @@ uint64_t mix(uint64_t a, uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-}
-
-void place_write(const flash::Place& place, Fragment* fragment) {
-  VARVE_ASSERT(place.page <= UINT16_MAX, place.page);
-  VARVE_ASSERT(place.pages <= UINT16_MAX, place.pages);
-  VARVE_ASSERT(place.lead_pages <= place.pages, place.lead_pages, place.pages);
-  fragment->target = place.target;
-  fragment->slice = place.slice;
-  fragment->segment = place.segment;
-  fragment->page = static_cast<uint16_t>(place.page);
-  fragment->pages = static_cast<uint16_t>(place.pages);
-  fragment->lead_pages = static_cast<uint16_t>(place.lead_pages);
-}
-
-bool has_place(const Fragment& fragment) {
-  return fragment.target != kNowhere;
-}
-
-flash::Place place_load(const Fragment& fragment) {
-  return {.target = fragment.target,
-          .slice = fragment.slice,
-          .segment = fragment.segment,
-          .page = fragment.page,
-          .pages = fragment.pages,
-          .lead_pages = fragment.lead_pages};
 }
 
 }  // namespace
@@ -105,12 +44,14 @@ struct Index::State {
       s = seeds.next();
   }
 
-  uint32_t tag_of(const BaseId& id) const {
+  // What a domain adds to the tags of its ids.
+  uint64_t salt_of(uint32_t domain) const { return mix(domain ^ seed[4], seed[5]); }
+  uint32_t tag_of(uint64_t salt, const BaseId& id) const {
     uint64_t word[4];
     std::memcpy(word, id.bytes.data(), sizeof(word));
-    return static_cast<uint32_t>(
-        (mix(word[0] ^ seed[0], word[1] ^ seed[1]) ^ mix(word[2] ^ seed[2], word[3] ^ seed[3])) >>
-        32);
+    return static_cast<uint32_t>((mix(word[0] ^ seed[0], word[1] ^ seed[1]) ^
+                                  mix(word[2] ^ seed[2], word[3] ^ seed[3]) ^ salt) >>
+                                 32);
   }
   uint32_t bucket_count() const { return static_cast<uint32_t>(buckets.size()); }
   uint32_t home_of(uint32_t tag) const {
@@ -125,12 +66,13 @@ struct Index::State {
 
   template <class Same>
   uint32_t probe(uint32_t tag, Same same) const;
-  uint32_t find_bucket(const BaseId& id, uint32_t tag) const;
-  uint32_t find_slot(const BaseId& id) const;
+  uint32_t find_bucket(uint32_t domain, const BaseId& id) const;
+  uint32_t find_slot(uint32_t domain, const BaseId& id) const;
+  uint32_t find_slot(const BlockId& block) const { return find_slot(block.domain, block.base); }
   uint32_t find_block(uint32_t slot, uint32_t rank) const;
   void table_insert(uint32_t tag, uint32_t slot);
   void table_erase(uint32_t bucket);
-  uint32_t base_take(const BaseId& id);
+  uint32_t base_take(uint32_t domain, const BaseId& id);
   void base_free(uint32_t slot);
   uint32_t block_take();
   void link(uint32_t slot, uint32_t block);
@@ -168,7 +110,7 @@ struct Index::State {
 
   IndexOptions options;
   uint32_t width;
-  uint64_t seed[4];
+  uint64_t seed[6];
   std::vector<Bucket> buckets;
   std::vector<BaseEntry> bases;
   std::vector<Fragment> fragments;
@@ -197,12 +139,13 @@ uint32_t Index::State::probe(uint32_t tag, Same same) const {
   }
 }
 
-uint32_t Index::State::find_bucket(const BaseId& id, uint32_t tag) const {
-  return probe(tag, [&](uint32_t slot) { return bases[slot].id == id; });  // X2
+uint32_t Index::State::find_bucket(uint32_t domain, const BaseId& id) const {
+  return probe(tag_of(salt_of(domain), id),
+               [&](uint32_t slot) { return bases[slot].is(domain, id); });  // X2
 }
 
-uint32_t Index::State::find_slot(const BaseId& id) const {
-  const uint32_t bucket = find_bucket(id, tag_of(id));
+uint32_t Index::State::find_slot(uint32_t domain, const BaseId& id) const {
+  const uint32_t bucket = find_bucket(domain, id);
   return bucket == kNone ? kNone : buckets[bucket].slot;
 }
 
@@ -247,7 +190,7 @@ void Index::State::table_erase(uint32_t bucket) {
   buckets[bucket] = Bucket{};
 }
 
-uint32_t Index::State::base_take(const BaseId& id) {
+uint32_t Index::State::base_take(uint32_t domain, const BaseId& id) {
   uint32_t slot = base_free_head;
   if (slot != kNone) {
     base_free_head = bases[slot].first;
@@ -256,8 +199,9 @@ uint32_t Index::State::base_take(const BaseId& id) {
   } else {
     return kNone;
   }
-  bases[slot] = BaseEntry{.id = id, .ranks = 0, .first = kNone, .leases = 0, .live = 1};
-  table_insert(tag_of(id), slot);
+  bases[slot] =
+      BaseEntry{.id = id, .ranks = 0, .first = kNone, .domain = domain, .leases = 0, .live = 1};
+  table_insert(tag_of(salt_of(domain), id), slot);
   ++base_count;
   return slot;
 }
@@ -266,7 +210,7 @@ void Index::State::base_free(uint32_t slot) {
   BaseEntry& entry = bases[slot];
   VARVE_ASSERT(entry.first == kNone && entry.ranks == 0, slot);
   VARVE_ASSERT(entry.leases == 0, slot);  // X3
-  const uint32_t bucket = find_bucket(entry.id, tag_of(entry.id));
+  const uint32_t bucket = find_bucket(entry.domain, entry.id);
   VARVE_ASSERT(bucket != kNone, slot);
   VARVE_ASSERT(buckets[bucket].slot == slot, slot);
   table_erase(bucket);
@@ -330,24 +274,25 @@ Index::Index(const IndexOptions& options) {
 
 Index::~Index() = default;
 
-uint32_t Index::ranks_of(const BaseId& id) const {
-  const uint32_t slot = state_->find_slot(id);
+uint32_t Index::ranks_of(uint32_t domain, const BaseId& id) const {
+  const uint32_t slot = state_->find_slot(domain, id);
   return slot == kNone ? 0 : state_->bases[slot].ranks;
 }
 
 // Three passes over a window of ids, each touching only what the pass before asked the memory for:
 // bucket lines, then base entries, then the exact comparison.
-uint32_t Index::match(std::span<const BaseId> ids, uint32_t rank_count) const {
+uint32_t Index::match(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count) const {
   VARVE_ASSERT(rank_count > 0);
   VARVE_ASSERT(rank_count <= kRanksMax, rank_count);
   const State& s = *state_;
   const uint32_t mask = rank_mask(rank_count);
+  const uint64_t salt = s.salt_of(domain);
   uint32_t tag[kMatchWindow];
   uint32_t slot[kMatchWindow];
   for (size_t start = 0; start < ids.size(); start += kMatchWindow) {
     const auto window = static_cast<uint32_t>(std::min<size_t>(kMatchWindow, ids.size() - start));
     for (uint32_t i = 0; i < window; ++i) {
-      tag[i] = s.tag_of(ids[start + i]);
+      tag[i] = s.tag_of(salt, ids[start + i]);
       __builtin_prefetch(&s.buckets[s.home_of(tag[i])]);
     }
     for (uint32_t i = 0; i < window; ++i) {
@@ -360,7 +305,7 @@ uint32_t Index::match(std::span<const BaseId> ids, uint32_t rank_count) const {
     for (uint32_t i = 0; i < window; ++i) {
       const BaseId& id = ids[start + i];
       // Two ids may share a tag: the first with the tag is then not the one asked for.
-      if (slot[i] != kNone && s.bases[slot[i]].id != id) slot[i] = s.find_slot(id);
+      if (slot[i] != kNone && !s.bases[slot[i]].is(domain, id)) slot[i] = s.find_slot(domain, id);
       if (slot[i] == kNone || (s.bases[slot[i]].ranks & mask) != mask) {
         return static_cast<uint32_t>(start + i);
       }
@@ -369,8 +314,9 @@ uint32_t Index::match(std::span<const BaseId> ids, uint32_t rank_count) const {
   return static_cast<uint32_t>(ids.size());
 }
 
-void Index::prefetch(const BaseId& id) const {
-  __builtin_prefetch(&state_->buckets[state_->home_of(state_->tag_of(id))], 1);
+void Index::prefetch(uint32_t domain, const BaseId& id) const {
+  const State& s = *state_;
+  __builtin_prefetch(&s.buckets[s.home_of(s.tag_of(s.salt_of(domain), id))], 1);
 }
 
 std::optional<Located> Index::find(const BlockId& block) const {
@@ -381,7 +327,7 @@ std::optional<Located> Index::find(const BlockId& block) const {
 
 std::optional<Located> Index::find_any(const BlockId& block) const {
   VARVE_ASSERT(block.rank < kRanksMax, block.rank);
-  const uint32_t slot = state_->find_slot(block.base);
+  const uint32_t slot = state_->find_slot(block);
   if (slot == kNone) return std::nullopt;
   const uint32_t b = state_->find_block(slot, block.rank);
   if (b == kNone) return std::nullopt;
@@ -404,21 +350,22 @@ std::optional<uint32_t> Index::position_of(const Located& located,
   return std::nullopt;
 }
 
-std::optional<uint32_t> Index::base_slot(const BaseId& id) const {
-  const uint32_t slot = state_->find_slot(id);
+std::optional<uint32_t> Index::base_slot(uint32_t domain, const BaseId& id) const {
+  const uint32_t slot = state_->find_slot(domain, id);
   if (slot == kNone || state_->bases[slot].first == kNone) return std::nullopt;
   return slot;
 }
 
-BaseId Index::base_at(uint32_t base_slot) const {
-  return state_->base(base_slot).id;
+BlockId Index::block_at(uint32_t base_slot, uint32_t rank) const {
+  const BaseEntry& entry = state_->base(base_slot);
+  return {.base = entry.id, .rank = rank, .domain = entry.domain};
 }
 
 Index::Insert Index::insert(const BlockId& block, BlockState state, Located* out) {
   VARVE_ASSERT(block.rank < kRanksMax, block.rank);
   VARVE_ASSERT(state != BlockState::kFlash);  // it has no place yet
   State& s = *state_;
-  uint32_t slot = s.find_slot(block.base);
+  uint32_t slot = s.find_slot(block);
   if (slot != kNone) {
     const uint32_t there = s.find_block(slot, block.rank);
     if (there != kNone) {
@@ -427,7 +374,7 @@ Index::Insert Index::insert(const BlockId& block, BlockState state, Located* out
     }
   }
   if (s.block_count == s.options.blocks_max) return Insert::kFull;
-  if (slot == kNone) slot = s.base_take(block.base);
+  if (slot == kNone) slot = s.base_take(block.domain, block.base);
   if (slot == kNone) return Insert::kFull;  // leased entries without ranks hold the last slots
   const uint32_t b = s.block_take();
   s.at(b, 0).rank = static_cast<uint8_t>(block.rank);
@@ -488,7 +435,7 @@ void Index::lose(const Located& located, uint32_t position) {
 
 std::optional<Located> Index::remove(const BlockId& block) {
   VARVE_ASSERT(block.rank < kRanksMax, block.rank);
-  const uint32_t slot = state_->find_slot(block.base);
+  const uint32_t slot = state_->find_slot(block);
   if (slot == kNone) return std::nullopt;
   VARVE_ASSERT(state_->bases[slot].leases == 0, slot, state_->bases[slot].leases);  // X3
   return take_out(slot, block.rank);
@@ -496,7 +443,7 @@ std::optional<Located> Index::remove(const BlockId& block) {
 
 std::optional<Located> Index::drop(const BlockId& block) {
   VARVE_ASSERT(block.rank < kRanksMax, block.rank);
-  const uint32_t slot = state_->find_slot(block.base);
+  const uint32_t slot = state_->find_slot(block);
   if (slot == kNone) return std::nullopt;
   return take_out(slot, block.rank);
 }
@@ -513,7 +460,7 @@ std::optional<Located> Index::take_out(uint32_t base_slot, uint32_t rank) {
 }
 
 void Index::lease_add(uint32_t base_slot) {
-  VARVE_ASSERT(state_->base(base_slot).leases < UINT32_MAX, base_slot);
+  VARVE_ASSERT(state_->base(base_slot).leases < kLeasesLimit, base_slot);
   ++state_->bases[base_slot].leases;
 }
 
@@ -571,7 +518,7 @@ uint32_t Index::scan(uint32_t cursor, uint32_t limit, ScanVisit visit, void* con
     const BaseEntry& entry = s.bases[slot];
     if (entry.live == 0 || entry.first == kNone) continue;
     for_each_rank(slot, [&](uint32_t rank, const Located& where) {
-      visit(context, BlockId{.base = entry.id, .rank = rank}, where);
+      visit(context, block_at(slot, rank), where);
     });
   }
   return end == s.bases_used ? 0 : end;

@@ -1,14 +1,15 @@
-// index: what one shard holds, by base id.
+// index: what one shard holds, by domain and base id.
 //
-// Owns: a dense pool of base entries (48 B: id, rank bitmap, first block, leases), a dense pool of
-// blocks (one per base id and rank: k + m fragments of 16 B, by position: place, state) and an
+// Owns: a dense pool of base entries (48 B: id, domain, rank bitmap, first block, leases), a pool
+// of blocks (one per base id and rank: k + m fragments of 16 B, by position: place, state) and an
 // open-addressing table of 8-byte buckets {tag, slot} that finds a base entry. The pools hold still
 // while the table shuffles: that is what makes slots stable. Called by server/op and server/shard.
 // Thread rule: owner core only.
 // Invariants:
 //   X1 nothing is allocated after construction; memory per fragment with everything (policy links
 //      included) <= 96 bytes at load 0.8 (architecture 10).
-//   X2 find() is exact: full 32-byte comparison.
+//   X2 find() is exact: full comparison of domain and base id. One id in two domains is two entries
+//      that never meet.
 //   X3 an entry with leases > 0 is never evicted (I4); remove() asserts it. Bytes lost to a fault
 //      go by lose() and drop(): the rank is a miss at once, the entry stays (without ranks) until
 //      its last lease is dropped.
@@ -73,16 +74,17 @@ class Index {
   ~Index();
 
   // Ranks of an id that are seen; 0 when unknown.
-  uint32_t ranks_of(const BaseId& id) const;
-  // Leading ids of which all `rank_count` ranks are there; fills nothing else. Prefetches ahead in
-  // the batch: >= 1 M ids/s a core (architecture 10). An id that occurs twice is answered like any
-  // other.
-  uint32_t match(std::span<const BaseId> ids, uint32_t rank_count) const;
+  uint32_t ranks_of(uint32_t domain, const BaseId& id) const;
+  // Leading ids of this domain of which all `rank_count` ranks are there; fills nothing else.
+  // Prefetches ahead in the batch: >= 1 M ids/s a core (architecture 10). An id that occurs twice
+  // is answered like any other.
+  uint32_t match(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count) const;
   std::optional<Located> find(const BlockId& block) const;
   // Asks the memory for where this id stands or would stand; changes nothing.
-  void prefetch(const BaseId& id) const;
-  std::optional<uint32_t> base_slot(const BaseId& id) const;
-  BaseId base_at(uint32_t base_slot) const;
+  void prefetch(uint32_t domain, const BaseId& id) const;
+  std::optional<uint32_t> base_slot(uint32_t domain, const BaseId& id) const;
+  // Of this rank of what stands there.
+  BlockId block_at(uint32_t base_slot, uint32_t rank) const;
 
   // The same whatever the state: for recovery and for whoever takes blocks out.
   std::optional<Located> find_any(const BlockId& block) const;

@@ -20,7 +20,7 @@ struct LookBase {
   Shard* shard;
   BaseId id;
   BaseLook look = {};
-  void on_core() { look = shard->look(id); }
+  void on_core() { look = shard->look(kDomainId, id); }
 };
 
 struct LookTiers {
@@ -31,7 +31,7 @@ struct LookTiers {
   bool recovering = false;
   void on_core() {
     tiers.assign(ids.size(), wire::TierKind::kNone);
-    shard->look_tiers(ids, rank_count, tiers);
+    shard->look_tiers(kDomainId, ids, rank_count, tiers);
     recovering = shard->recovering();
   }
 };

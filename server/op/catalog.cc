@@ -1,10 +1,5 @@
 // The catalog: index, eviction order, DRAM and flash in step.
 //
-// Recovery tells of fragments, one by one, in no order: a block is away, unseen, until k positions
-// of one attempt are there. Where there are two attempts (two map epochs, or one written again
-// after its first was dropped, or while it was away) the larger one counts (I3). The index does not
-// keep attempts, so a side table holds them until every slice is recovered.
-//
 // What is away has one place in the index, so a block that is written anew takes it at its commit:
 // not at the grant, or a writer that dies would cost it, and no later, for the new write is in
 // reach. A crash before that is on flash may leave neither.
@@ -22,13 +17,6 @@
 namespace varve {
 
 namespace {
-
-// Attempts of different targets are compared by boot generation first: each start has one for all
-// targets, larger than any of them had (flash::common_start), so a later start always wins.
-bool is_later(const Attempt& a, const Attempt& b) {
-  if (a.boot_generation != b.boot_generation) return a.boot_generation > b.boot_generation;
-  return a.counter > b.counter;
-}
 
 constexpr uint32_t kDoomedReserve = 4096;
 
@@ -205,7 +193,7 @@ void Catalog::drop(const BlockId& block, const Located& located) {
     if (located.has(p)) context_.flash.release(context_.index.place_of(located, p));
   }
   context_.index.drop(block);
-  left(block.base, located.base_slot);
+  left(block, located.base_slot);
 }
 
 uint64_t Catalog::purge(const BlockId& block, const Located& located) {
@@ -221,36 +209,19 @@ uint64_t Catalog::purge(const BlockId& block, const Located& located) {
   return pages;
 }
 
-void Catalog::killed(const BaseId& base, const Attempt& limit) {
-  if (attempts_.empty()) return;
-  Attempt& largest = killed_[base];
-  if (!flash::is_killed(limit, largest)) largest = limit;
-  const std::optional<uint32_t> slot = context_.index.base_slot(base);
-  if (!slot) return;
-  context_.index.for_each_rank(*slot, [&](uint32_t rank, const Located& located) {
-    if (located.state == BlockState::kMemory) return;  // of this start; its purge sees to it
-    if (!flash::is_killed(attempts_[located.block_slot], limit)) return;
-    context_.metrics.recovered_purged.add();
-    drop({.base = base, .rank = rank}, located);
-  });
-}
-
-bool Catalog::serves(const BaseId& base) const {
-  return attempts_.empty() || context_.flash.slice_ready(slice_of(base, context_.options.slices));
-}
-
-void Catalog::touch_backwards(std::span<const uint32_t> base_slots, std::span<const BaseId> ids) {
+void Catalog::touch_backwards(uint32_t domain, std::span<const uint32_t> base_slots,
+                              std::span<const BaseId> ids) {
   VARVE_ASSERT(base_slots.size() == ids.size());
   for (size_t i = base_slots.size(); i > 0; --i) {
     // A slot may have been given to another id since.
-    const std::optional<uint32_t> slot = context_.index.base_slot(ids[i - 1]);
+    const std::optional<uint32_t> slot = context_.index.base_slot(domain, ids[i - 1]);
     if (slot == base_slots[i - 1]) context_.eviction.touch(*slot);
   }
 }
 
 // The last rank of an id may just have gone: then its place in the eviction order goes too.
-void Catalog::left(const BaseId& id, uint32_t base_slot) {
-  if (context_.index.base_slot(id).has_value()) return;
+void Catalog::left(const BlockId& block, uint32_t base_slot) {
+  if (context_.index.base_slot(block.domain, block.base).has_value()) return;
   context_.eviction.remove(base_slot);
   context_.siblings->left(base_slot);
   if (!recovered_bits_.empty()) recovered_bits_[base_slot / 64] &= ~(1ull << base_slot % 64);
@@ -258,129 +229,6 @@ void Catalog::left(const BaseId& id, uint32_t base_slot) {
 
 void Catalog::forget_in_memory(uint32_t block_slot) {
   if (TierBlock* block = context_.tier.peek(block_slot)) context_.tier.forget(*block);
-}
-
-bool Catalog::recovered(const flash::FragmentInfo& fragment) {
-  OpMetrics& metrics = context_.metrics;
-  VARVE_ASSERT(!attempts_.empty());  // recovery_done() was not called yet
-  VARVE_ASSERT(fragment.position < context_.options.scheme.width(), fragment.position);
-  if (is_failed(fragment.place.target)) return false;
-  const auto limit = killed_.find(fragment.block.base);
-  const bool killed = limit != killed_.end() && flash::is_killed(fragment.attempt, limit->second);
-  if (killed || context_.lineages->is_old(fragment.mark)) {
-    metrics.recovered_purged.add();
-    return false;
-  }
-  Located located;
-  if (!gather(fragment, &located)) return false;
-  context_.index.place_add(located, fragment.position, fragment.place);
-  located.live = static_cast<uint16_t>(located.live | 1u << fragment.position);
-  if (located.state == BlockState::kFlash ||
-      std::popcount(located.live) < static_cast<int>(context_.options.scheme.k)) {
-    return true;
-  }
-  context_.index.settle(located);
-  context_.eviction.insert(located.base_slot, room_of(fragment.block.base, located));
-  recovered_bits_[located.base_slot / 64] |= 1ull << located.base_slot % 64;
-  metrics.recovered_blocks.add();
-  metrics.recovered_bytes.add(fragment.block_bytes);
-  return true;
-}
-
-// The block that a recovered fragment belongs to, without a place at its position; false: the
-// fragment is not wanted.
-bool Catalog::gather(const flash::FragmentInfo& fragment, Located* located) {
-  OpMetrics& metrics = context_.metrics;
-  Index::Insert outcome = context_.index.insert(fragment.block, BlockState::kAway, located);
-  if (outcome == Index::Insert::kExists && located->state != BlockState::kMemory &&
-      is_later(fragment.attempt, attempts_[located->block_slot])) {
-    metrics.replaced_older.add();
-    drop(fragment.block, *located);
-    outcome = context_.index.insert(fragment.block, BlockState::kAway, located);
-  }
-  if (outcome == Index::Insert::kFull && drop_remnants()) {
-    outcome = context_.index.insert(fragment.block, BlockState::kAway, located);
-  }
-  if (outcome == Index::Insert::kFull) {
-    metrics.recovered_full.add();
-    return false;
-  }
-  if (outcome == Index::Insert::kDone) {
-    attempts_[located->block_slot] = fragment.attempt;
-    context_.lineages->set(located->block_slot, fragment.mark.lineage);
-    context_.siblings->came(located->base_slot, fragment.rank_count);
-    return true;
-  }
-  if (located->state != BlockState::kMemory && located->has(fragment.position) &&
-      fragment.attempt == attempts_[located->block_slot] && outdates(fragment, *located)) {
-    metrics.recovered_older.add();
-    context_.flash.release(context_.index.place_of(*located, fragment.position));
-    context_.index.lose(*located, fragment.position);
-    located->live = static_cast<uint16_t>(located->live & ~(1u << fragment.position));
-    return true;
-  }
-  // Where nothing says which of two copies is the newer one, the first is kept.
-  if (located->state == BlockState::kMemory || located->has(fragment.position) ||
-      fragment.attempt != attempts_[located->block_slot]) {
-    metrics.recovered_older.add();
-    return false;
-  }
-  return true;
-}
-
-// Of two copies of a fragment: repair moved it from a target that is being drained, or wrote it
-// anew where the first had rotted, which only a read of that one would tell. A target is told of in
-// the order in which it was written.
-bool Catalog::outdates(const flash::FragmentInfo& copy, const Located& located) const {
-  const flash::Place known = context_.index.place_of(located, copy.position);
-  if (known.target == copy.place.target) return known != copy.place;
-  return leaves(located, copy.position) && !is_draining(context_, copy.place.target);
-}
-
-// What has too few fragments when its slice was found whole gets no more: what reclaim left of
-// blocks that were evicted. Such remnants, up to one a fragment, must not keep a durable block out
-// of a full index. Looks on from where it was until it finds some, so that this costs a few walks
-// for each slice in all. False: there is none.
-bool Catalog::drop_remnants() {
-  struct Step {
-    Catalog& self;
-    static void visit(void* context, const BlockId& block, const Located& located) {
-      Catalog& self = static_cast<Step*>(context)->self;
-      if (located.state != BlockState::kAway || !self.serves(block.base)) return;
-      self.losses_.push_back({block, located});
-    }
-  } step{*this};
-  VARVE_ASSERT(losses_.empty() && !attempts_.empty());
-  uint32_t whole = 0;
-  for (uint32_t s = 0; s < context_.options.slices; ++s)
-    whole += context_.flash.slice_ready(s) ? 1 : 0;
-  if (whole == remnant_slices_done_) return false;
-  do {
-    if (remnant_cursor_ == 0) remnant_slices_ = whole;
-    remnant_cursor_ = context_.index.scan(remnant_cursor_, kLoseSlotsPerTurn, Step::visit, &step);
-    if (remnant_cursor_ == 0) remnant_slices_done_ = remnant_slices_;
-  } while (losses_.empty() && remnant_slices_done_ != whole);
-  const bool found = !losses_.empty();
-  for (const auto& [block, located] : losses_) {
-    context_.metrics.recovered_too_few.add();
-    drop(block, located);
-  }
-  losses_.clear();
-  return found;
-}
-
-void Catalog::recovery_done() {
-  VARVE_ASSERT(!attempts_.empty());  // once
-  attempts_ = std::vector<Attempt>();
-  undecided_ = false;
-  killed_ = {};
-  if (context_.options.scheme.width() > 1) {  // of one fragment there is no half
-    losing_ = true;
-    lose_cursor_ = 0;
-    context_.reactor.make_ready(*this);
-  }
-  const bool drains = context_.options.draining_targets != 0;
-  if (context_.index.thin_count() > 0 || drains) context_.repair->wake();
 }
 
 void Catalog::lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) {
@@ -407,16 +255,16 @@ flash::FlashUser::Verdict Catalog::reclaim(const BlockId& block, const flash::Pl
   }
   // Siblings live and die together (I4), and so do fragments, but their pages may not be given back
   // in here: the base is evicted whole in the next turn, at the price of one copy.
-  if (std::popcount(context_.index.ranks_of(block.base)) > 1 ||
+  if (std::popcount(context_.index.ranks_of(block.domain, block.base)) > 1 ||
       context_.options.scheme.width() > 1) {
-    doomed_.push_back(block.base);
+    doomed_.push_back(block);
     context_.reactor.make_ready(*this);
     context_.metrics.reclaim_reinserted.add();
     return Verdict::kReinsert;
   }
   forget_in_memory(located->block_slot);
   context_.index.remove(block);
-  left(block.base, located->base_slot);
+  left(block, located->base_slot);
   context_.metrics.reclaim_dropped.add();
   return Verdict::kDropped;
 }
@@ -457,7 +305,7 @@ bool Catalog::may_evict(uint32_t base_slot) {
 
 uint32_t Catalog::evict(uint32_t base_slot) {
   if (!may_evict(base_slot)) return 0;
-  const BaseId id = context_.index.base_at(base_slot);
+  const BlockId base = context_.index.block_at(base_slot, 0);
   uint32_t pages = 0;
   context_.index.for_each_rank(base_slot, [&](uint32_t rank, const Located& located) {
     forget_in_memory(located.block_slot);
@@ -467,12 +315,12 @@ uint32_t Catalog::evict(uint32_t base_slot) {
       pages += place.pages;
       context_.flash.release(place);
     }
-    context_.index.remove(BlockId{.base = id, .rank = rank});
+    context_.index.remove({.base = base.base, .rank = rank, .domain = base.domain});
     context_.metrics.evicted_blocks.add();
     if (located.state == BlockState::kAway) context_.metrics.evicted_away.add();
   });
   context_.metrics.evicted_bytes.add(bytes_of(pages));
-  left(id, base_slot);
+  left(base, base_slot);
   VARVE_ASSERT(pages > 0, base_slot);
   return pages;
 }
@@ -588,8 +436,9 @@ void Catalog::lose_failed(const BlockId& block, const Located& located) {
 
 void Catalog::run() {
   if (losing_) lose_some();
-  for (const BaseId& id : doomed_) {
-    if (const std::optional<uint32_t> slot = context_.index.base_slot(id)) evict(*slot);
+  for (const BlockId& block : doomed_) {
+    const std::optional<uint32_t> slot = context_.index.base_slot(block.domain, block.base);
+    if (slot) evict(*slot);
   }
   doomed_.clear();
 }

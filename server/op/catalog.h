@@ -43,7 +43,8 @@ class Catalog final : public Task {
   bool settled(TierBlock& block, uint32_t needed);
   // Makes the blocks of one push the most recent, from the last to the first: leaves are then older
   // than the prefix they need.
-  void touch_backwards(std::span<const uint32_t> base_slots, std::span<const BaseId> ids);
+  void touch_backwards(uint32_t domain, std::span<const uint32_t> base_slots,
+                       std::span<const BaseId> ids);
   // Repair has written the fragment of a position that had none, or whose target is being drained:
   // what lies there is given back. False: the block went or has it; the new place is given back.
   bool repaired(const BlockId& block, const Attempt& attempt, uint32_t position,
@@ -79,7 +80,7 @@ class Catalog final : public Task {
   // that became unreachable.
   uint64_t purge(const BlockId& block, const Located& located);
   // While recovery runs: nothing of this id that the limit ends is kept, now or later.
-  void killed(const BaseId& base, const Attempt& limit);
+  void killed(uint32_t domain, const BaseId& base, const Attempt& limit);
   // False while the slice of an id recovers: a KILL record of it may still be found.
   bool serves(const BaseId& base) const;
 
@@ -114,10 +115,12 @@ class Catalog final : public Task {
   uint32_t room_of(const BaseId& id, const Located& located) const;
   bool may_evict(uint32_t base_slot);
   void forget_in_memory(uint32_t block_slot);
-  void left(const BaseId& id, uint32_t base_slot);
+  void left(const BlockId& block, uint32_t base_slot);
+  bool is_known(uint32_t domain) const;
+  void say_unknown() const;
 
   OpContext& context_;
-  std::vector<BaseId> doomed_;
+  std::vector<BlockId> doomed_;  // whatever their rank, the whole base
   // Targets that failed since the start, and the walk that loses what lay there, and after recovery
   // what it did not find whole.
   static_assert(kTargetsMax <= 64);
@@ -133,9 +136,10 @@ class Catalog final : public Task {
   // Of what recovery found, while it runs: the index has no room for attempts. By block slot.
   std::vector<Attempt> attempts_;
   struct BaseHash {
-    size_t operator()(const BaseId& base) const { return base.prefix64(); }
+    size_t operator()(const BlockId& block) const { return block.base.prefix64(); }
   };
-  std::unordered_map<BaseId, Attempt, BaseHash> killed_;  // what must not be, while it runs
+  std::unordered_map<BlockId, Attempt, BaseHash>
+      killed_;  // what must not be, while it runs; rank 0
   // Base slots that were recovered at this start; consulted until the grace is over.
   std::vector<uint64_t> recovered_bits_;
   Nanos grace_until_ns_ = 0;

@@ -1,57 +1,75 @@
-// The numbers of what was purged are given again after the walk, so 65535 lineages that live are
-// the limit: more than a node sees, and beyond that a purge drops more than it must, which a cache
-// may.
+// The numbers of what was purged are given again after the walk, so some 65000 lineages that live
+// are the limit: more than a node sees, and beyond that a purge drops more than it must, which a
+// cache may.
 #include "server/op/lineage.h"
 
 namespace varve {
 
 namespace {
 constexpr size_t kNumbersMax = 65536;
-}
+// Kept for what has no number of its own: one of each domain, and those that purges ended and whose
+// walk goes on.
+constexpr size_t kNumbersKept = 1024;
+static_assert(kNumbersKept > 4 * flash::kDomainsMax);
+}  // namespace
 
-Lineages::Lineages(uint32_t blocks_max, uint32_t domain, flash::Generations rows)
-    : domain_(domain), rows_(std::move(rows)), numbers_(blocks_max), dead_(1) {
+Lineages::Lineages(uint32_t blocks_max, flash::Generations rows)
+    : rows_(std::move(rows)), numbers_(blocks_max) {
   VARVE_ASSERT(blocks_max > 0);
-  VARVE_ASSERT(rows_.size() <= flash::kDomainsMax, rows_.size());
+  VARVE_ASSERT(rows_.size() <= flash::kGenerationsMax, rows_.size());
 }
 
-void Lineages::set(uint32_t block_slot, uint64_t lineage) {
-  VARVE_ASSERT(block_slot < numbers_.size(), block_slot);
-  const auto known = current_.find(lineage);
-  uint16_t number = kOther;
-  if (known != current_.end()) {
-    number = known->second;
-  } else if (!free_.empty() || dead_.size() < kNumbersMax) {
-    if (free_.empty()) {
-      number = static_cast<uint16_t>(dead_.size());
-      dead_.push_back(false);
-    } else {
-      number = free_.back();
-      free_.pop_back();
-      VARVE_ASSERT(number != kOther && dead_[number], number);
-      dead_[number] = false;
-    }
-    current_.emplace(lineage, number);
+bool Lineages::number_left(uint64_t lineage) const {
+  const size_t used = dead_.size() - free_.size();
+  return lineage == kOther || used < kNumbersMax - kNumbersKept;
+}
+
+uint16_t Lineages::take_number() {
+  if (free_.empty()) {
+    VARVE_ASSERT(dead_.size() < kNumbersMax, dead_.size());
+    dead_.push_back(false);
+    return static_cast<uint16_t>(dead_.size() - 1);
   }
-  numbers_[block_slot] = number;
+  const uint16_t number = free_.back();
+  free_.pop_back();
+  VARVE_ASSERT(dead_[number], number);
+  dead_[number] = false;
+  return number;
+}
+
+void Lineages::set(uint32_t block_slot, uint32_t domain, uint64_t lineage) {
+  VARVE_ASSERT(block_slot < numbers_.size(), block_slot);
+  auto known = current_.find({domain, lineage});
+  if (known == current_.end() && !number_left(lineage)) {
+    lineage = kOther;
+    known = current_.find({domain, lineage});
+  }
+  if (known == current_.end()) known = current_.emplace(Key{domain, lineage}, take_number()).first;
+  numbers_[block_slot] = known->second;
 }
 
 bool Lineages::is_dead(uint32_t block_slot) const {
   VARVE_ASSERT(block_slot < numbers_.size(), block_slot);
-  return dead_[numbers_[block_slot]];
+  const uint16_t number = numbers_[block_slot];
+  return number < dead_.size() && dead_[number];  // none yet: nothing was set
 }
 
-void Lineages::purge(uint64_t lineage, const flash::Generations& rows) {
-  VARVE_ASSERT(rows.size() <= flash::kDomainsMax, rows.size());
+void Lineages::purge(uint32_t domain, uint64_t lineage, const flash::Generations& rows) {
+  VARVE_ASSERT(rows.size() <= flash::kGenerationsMax, rows.size());
   rows_ = rows;
   ++walks_;
-  dead_[kOther] = true;
-  if (lineage == 0) {
-    dead_.assign(dead_.size(), true);
-    current_.clear();
-    return;
+  if (lineage != 0) {
+    end({domain, lineage});
+    return end({domain, kOther});
   }
-  const auto known = current_.find(lineage);
+  for (auto known = current_.lower_bound({domain, 0});
+       known != current_.end() && known->first.first == domain;
+       known = current_.lower_bound({domain, 0}))
+    end(known->first);
+}
+
+void Lineages::end(Key key) {
+  const auto known = current_.find(key);
   if (known == current_.end()) return;
   VARVE_ASSERT(!dead_[known->second], known->second);
   dead_[known->second] = true;
@@ -62,11 +80,10 @@ void Lineages::walked() {
   VARVE_ASSERT(walks_ > 0);
   if (--walks_ > 0) return;
   free_.clear();
-  dead_[kOther] = false;
-  for (size_t number = dead_.size(); --number > 0;) {
-    if (dead_[number]) free_.push_back(static_cast<uint16_t>(number));
+  for (size_t number = dead_.size(); number > 0; --number) {
+    if (dead_[number - 1]) free_.push_back(static_cast<uint16_t>(number - 1));
   }
-  VARVE_ASSERT(free_.size() + current_.size() + 1 == dead_.size(), free_.size(), current_.size());
+  VARVE_ASSERT(free_.size() + current_.size() == dead_.size(), free_.size(), current_.size());
 }
 
 }  // namespace varve

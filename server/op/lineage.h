@@ -1,13 +1,14 @@
 // Lineages: of which lineage, and which generation of it, each block of the index is.
 //
-// The index knows no lineages. Here each (lineage, generation) that was met since the start has a
-// number, and each block slot the number of its block (2 bytes). A purge makes the numbers of what
-// it ends dead and gives the lineage a new one, so what is committed after it is told apart from
-// what was before, exactly, while a walk takes the dead ones out (ADR-0004); then they may be given
-// again.
+// The index knows no lineages. Here each (domain, lineage, generation) that was met since the start
+// has a number, and each block slot the number of its block (2 bytes). A purge makes the numbers of
+// what it ends dead and gives the lineage a new one, so what is committed after it is told apart
+// from what was before, exactly, while a walk takes the dead ones out (ADR-0004); then they may be
+// given again.
 #pragma once
 
-#include <unordered_map>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "common/base/base.h"
@@ -17,34 +18,39 @@ namespace varve {
 
 class Lineages {
  public:
-  Lineages(uint32_t blocks_max, uint32_t domain, flash::Generations rows);
+  Lineages(uint32_t blocks_max, flash::Generations rows);
 
   // A block of this lineage was published, or recovered with a mark that is not old, in this slot.
-  void set(uint32_t block_slot, uint64_t lineage);
+  void set(uint32_t block_slot, uint32_t domain, uint64_t lineage);
   bool is_dead(uint32_t block_slot) const;
 
   // What a header that is filled now carries.
-  flash::LineageMark mark(uint64_t lineage) const {
-    return flash::current_mark(rows_, domain_, lineage);
+  flash::LineageMark mark(uint32_t domain, uint64_t lineage) const {
+    return flash::current_mark(rows_, domain, lineage);
   }
   bool is_old(const flash::LineageMark& mark) const { return flash::is_old(rows_, mark); }
   const flash::Generations& rows() const { return rows_; }
-  // A purge of a lineage (0: of the domain): what is known of it by now is dead. A walk follows.
-  void purge(uint64_t lineage, const flash::Generations& rows);
+  // A purge of a lineage (0: of its domain): what is known of it by now is dead. A walk follows.
+  void purge(uint32_t domain, uint64_t lineage, const flash::Generations& rows);
   // The walk of a purge took all out that was dead when it began. When no other walks, nothing of
   // the index has a dead number any more, and they may be given again.
   void walked();
 
  private:
-  // 0: no number was left for it, so it dies with the next purge whatever that is of.
-  static constexpr uint16_t kOther = 0;
-  uint32_t domain_;
+  // The lineage of what no number was left for: it dies with the next purge of its domain, whatever
+  // that is of. Each domain has its own, so that none ends what is another's.
+  static constexpr uint64_t kOther = ~uint64_t{0};
+  using Key = std::pair<uint32_t, uint64_t>;  // domain, lineage
+  bool number_left(uint64_t lineage) const;
+  uint16_t take_number();
+  void end(Key key);
+
   flash::Generations rows_;
-  std::vector<uint16_t> numbers_;                   // by block slot
-  std::vector<bool> dead_;                          // by number
-  std::vector<uint16_t> free_;                      // of the dead ones, those no block has
-  uint32_t walks_ = 0;                              // purges whose walk has not ended
-  std::unordered_map<uint64_t, uint16_t> current_;  // lineage -> number
+  std::vector<uint16_t> numbers_;    // by block slot
+  std::vector<bool> dead_;           // by number
+  std::vector<uint16_t> free_;       // of the dead ones, those no block has
+  uint32_t walks_ = 0;               // purges whose walk has not ended
+  std::map<Key, uint16_t> current_;  // the numbers of what lives
 };
 
 }  // namespace varve

@@ -24,21 +24,22 @@ bool is_gone(const OpContext& context, uint32_t base_slot) {
   return gone;
 }
 
-wire::TierKind look_tier(const OpContext& context, const BaseId& id, uint32_t rank_count) {
+wire::TierKind look_tier(const OpContext& context, uint32_t domain, const BaseId& id,
+                         uint32_t rank_count) {
   VARVE_ASSERT(rank_count > 0 && rank_count <= kRanksMax, rank_count);
   const uint32_t all = rank_count == kRanksMax ? ~0u : (1u << rank_count) - 1;
-  if ((context.index.ranks_of(id) & all) != all) return wire::TierKind::kNone;
+  if ((context.index.ranks_of(domain, id) & all) != all) return wire::TierKind::kNone;
   if (context.flash.recovering() && !context.catalog->serves(id)) return wire::TierKind::kNone;
-  const std::optional<uint32_t> slot = context.index.base_slot(id);
+  const std::optional<uint32_t> slot = context.index.base_slot(domain, id);
   VARVE_ASSERT(slot.has_value());
   if (context.catalog->losing() && is_gone(context, *slot)) return wire::TierKind::kNone;
   return tier_of(context, *slot);
 }
 
-BaseLook look_base(const OpContext& context, const BaseId& id) {
+BaseLook look_base(const OpContext& context, uint32_t domain, const BaseId& id) {
   BaseLook look;
   look.recovering = context.flash.recovering() && !context.catalog->serves(id);
-  const std::optional<uint32_t> slot = context.index.base_slot(id);
+  const std::optional<uint32_t> slot = context.index.base_slot(domain, id);
   if (!slot) return look;
   look.leases = context.index.leases(*slot);
   const uint32_t width = context.options.scheme.width();

@@ -33,10 +33,11 @@ struct BaseLook {
   uint32_t leases = 0;
   std::vector<BlockLook> blocks;  // by rank
 };
-BaseLook look_base(const OpContext& context, const BaseId& id);
+BaseLook look_base(const OpContext& context, uint32_t domain, const BaseId& id);
 
 // Whether all ranks of an id would be a hit now, and from which tier; kNone: no hit.
-wire::TierKind look_tier(const OpContext& context, const BaseId& id, uint32_t rank_count);
+wire::TierKind look_tier(const OpContext& context, uint32_t domain, const BaseId& id,
+                         uint32_t rank_count);
 
 // Slowest tier over the ranks: DRAM only when every rank's block is whole in DRAM.
 wire::TierKind tier_of(const OpContext& context, uint32_t base_slot);

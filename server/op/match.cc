@@ -33,11 +33,11 @@ void match_prefix(OpContext& context, MatchPart& part) {
   part.recovering = context.flash.recovering();
   const std::span<const uint16_t> positions(part.request->positions + part.begin, count);
   const std::span<const BaseId> ids = ids_of(part, context.gathered.data());
-  uint32_t found = context.index.match(ids, part.rank_count);
+  uint32_t found = context.index.match(part.domain, ids, part.rank_count);
   uint32_t base_slots[wire::kIdsMax];
   bool any_flash = false;
   for (uint32_t i = 0; i < found; ++i) {
-    const std::optional<uint32_t> slot = context.index.base_slot(ids[i]);
+    const std::optional<uint32_t> slot = context.index.base_slot(part.domain, ids[i]);
     VARVE_ASSERT(slot.has_value());
     base_slots[i] = *slot;
     const bool hidden = part.recovering && !context.catalog->serves(ids[i]);

@@ -155,6 +155,11 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
            "Fragments that recovery found and did not keep."},
           &m.recovered_older);
   set.add({"varve_recovered_dropped_total", label("reason", "index_full"), ""}, &m.recovered_full);
+  set.add({"varve_recovered_dropped_total", label("reason", "unknown_domain"), ""},
+          &m.recovered_unknown);
+  set.add({"varve_recovered_unknown_domain_bytes_total", "",
+           "Of fragments of domains that this node does not have (any more): dropped."},
+          &m.recovered_unknown_bytes);
   set.add({"varve_recovered_too_few_total", "",
            "Blocks of which recovery found fewer than k fragments, and no target is away that may "
            "have the others; dropped."},

@@ -53,6 +53,7 @@ struct OpMetrics {
   Counter evict_skipped_busy, evict_unsatisfied, evict_candidates, evicted_away, siblings_dropped;
   Counter recovered_blocks, recovered_bytes, recovered_older, recovered_full, replaced_older;
   Counter recovered_crowded, recovered_too_few, recovered_purged;
+  Counter recovered_unknown, recovered_unknown_bytes;
   Counter reclaim_dead, reclaim_reinserted, reclaim_dropped;
   Counter lost[flash::kDropReasons];  // by flash::DropReason
   // purge

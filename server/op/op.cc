@@ -56,8 +56,7 @@ Operations::Operations(OpContext& context) : context_(context) {
   context.gathered.resize(wire::kIdsMax);
   placer_ = std::make_unique<Placer>(context);
   context.placer = placer_.get();
-  lineages_ = std::make_unique<Lineages>(context.index.blocks_max(), options.domain,
-                                         context.flash.generations());
+  lineages_ = std::make_unique<Lineages>(context.index.blocks_max(), context.flash.generations());
   context.lineages = lineages_.get();
   siblings_ = std::make_unique<Siblings>(context);
   context.siblings = siblings_.get();

@@ -50,7 +50,9 @@ struct OpOptions {
   uint32_t lease_ms_max = 60000;
   Nanos sibling_ns_max = 60 * kSecond;  // a run that lacks a rank for longer is dropped
   uint64_t epoch = 1;
-  uint32_t domain = 1;
+  // Those of the start: what recovery finds of others has no reader. One that comes later has
+  // nothing to be found.
+  flash::DomainIds domains;
   Scheme scheme;
   int32_t buffer_index = -1;                        // registered buffer that covers the arena
   uint32_t repairs_max = 4;                         // blocks rebuilt at once

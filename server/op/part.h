@@ -72,14 +72,15 @@ struct Part {
   Nanos deadline_ns = kNever;        // absolute, monotonic clock of this process
 };
 
-// What shall never be found again (I10): the ids of this home, or of a lineage or the domain
+// What shall never be found again (I10): the ids of this home, or of a lineage or all of the domain
 // everything committed before. Back when that is on the drives.
 struct PurgePart : Part {
   PurgePart() : Part(Kind::kPurge) {}
   wire::PurgeKind what = wire::PurgeKind::kBlocks;
   const RequestIds* request = nullptr;  // kBlocks
   uint32_t begin = 0, end = 0;
-  uint64_t lineage = 0;  // 0: the domain
+  uint64_t lineage = 0;      // 0: the domain
+  flash::DomainIds domains;  // of the node: each has its share of the rows, one dropped none
   // Not kBlocks: first one part to one home, always the same, which writes the new generation;
   // then one to every home, with its rows. One such purge at a time on a node.
   bool raise = false;

@@ -80,7 +80,7 @@ Status PullOp::locate() {
     return Status::timed_out("the lease is over");
   }
   for (uint32_t i = 0; i < items_.size(); ++i) {
-    const std::optional<uint32_t> slot = context_.index.base_slot(block_id(i).base);
+    const std::optional<uint32_t> slot = context_.index.base_slot(part_->domain, block_id(i).base);
     if (!slot || !context_.catalog->serves(block_id(i).base)) {
       fail_item(i, Code::kUnavailable);
       continue;
@@ -566,7 +566,9 @@ const char* PullOp::where() const {
 }
 
 BlockId PullOp::block_id(uint32_t item) const {
-  return BlockId{.base = part_->request->ids[cursor_.position(item)], .rank = part_->rank};
+  return BlockId{.base = part_->request->ids[cursor_.position(item)],
+                 .rank = part_->rank,
+                 .domain = part_->domain};
 }
 
 uint64_t PullOp::window_bytes() const {

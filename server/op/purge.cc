@@ -43,8 +43,8 @@ void PurgeOp::begin(PurgePart& part) {
     stage_ = Stage::kRaise;
   } else {
     stage_ = Stage::kWalk;
-    context_.lineages->purge(part.lineage, part.rows);
-    context_.pushes->purge(part.lineage, [this](const BlockId& block) {
+    context_.lineages->purge(part.domain, part.lineage, part.rows);
+    context_.pushes->purge(part.domain, part.lineage, [this](const BlockId& block) {
       const std::optional<Located> located = context_.index.find_any(block);
       if (located) drop(block, *located);
     });
@@ -124,16 +124,17 @@ bool PurgeOp::drop_some() {
   for (; cursor_ < end; ++cursor_) {
     if (is_again(cursor_)) continue;
     const BaseId& base = id(cursor_);
-    context_.pushes->purge(base);
+    context_.pushes->purge(part_->domain, base);
     limits_.push_back(context_.attempts);
-    if (const std::optional<uint32_t> slot = context_.index.base_slot(base)) {
+    if (const std::optional<uint32_t> slot = context_.index.base_slot(part_->domain, base)) {
       context_.index.for_each_rank(*slot, [&](uint32_t rank, const Located& located) {
-        drop({.base = base, .rank = rank}, located);
+        drop({.base = base, .rank = rank, .domain = part_->domain}, located);
       });
     }
     // What recovery has not told of yet is refused by the same limit.
     context_.catalog->killed(
-        base, {.boot_generation = boot_generation(), .target = 0, .counter = limits_.back()});
+        part_->domain, base,
+        {.boot_generation = boot_generation(), .target = 0, .counter = limits_.back()});
     context_.metrics.purge_ids.add();
   }
   context_.sends->drop_unwanted();
@@ -162,7 +163,7 @@ bool PurgeOp::kill_some() {
     kill.limit = {
         .boot_generation = boot_generation(), .target = 0, .counter = limits_[kill_next_]};
     kill.away = away_;
-    kill.domain = context_.options.domain;
+    kill.domain = part_->domain;
     ++kills_out_;
     context_.flash.kill(kill);
   }
@@ -208,8 +209,10 @@ bool PurgeOp::walk_some() {
 }
 
 void PurgeOp::raise() {
-  const Result<flash::Generations> rows = flash::raised(
-      context_.lineages->rows(), context_.options.domain, part_->lineage, &part_->generation);
+  const flash::DomainIds& domains = part_->domains;
+  const Result<flash::Generations> rows =
+      flash::raised(flash::kept(context_.lineages->rows(), domains), part_->domain, part_->lineage,
+                    &part_->generation, flash::generations_max(domains));
   if (!rows) return finish(rows.error());
   raise_.rows = *rows;
   context_.flash.raise(raise_);

@@ -120,11 +120,12 @@ bool PushOp::publish() {
     case Index::Insert::kDone:
       break;
   }
-  context_.lineages->set(block.slot, grant_.format->lineage);
+  context_.lineages->set(block.slot, block.block.domain, grant_.format->lineage);
   const uint64_t bytes = grant_.format->tables[grant_.block.rank].block_bytes;
   metrics.push_bytes.add(bytes);
   PushGroup& group = *grant_.group;
   group.base_slots[grant_.group_index] = context_.index.find(block.block)->base_slot;
+  group.domain = block.block.domain;
   group.ids[grant_.group_index] = block.block.base;
   if (part_->ack == wire::AckKind::kCached) {
     metrics.push_committed_cached.add();
@@ -149,7 +150,7 @@ void PushOp::fill_headers() {
   header.rank_count = format.format.rank_count();
   header.attempt = grant_.attempt;
   header.epoch = grant_.epoch;
-  const flash::LineageMark mark = context_.lineages->mark(format.lineage);
+  const flash::LineageMark mark = context_.lineages->mark(block.block.domain, format.lineage);
   header.domain = mark.domain;
   header.domain_generation = mark.domain_generation;
   header.lineage_generation = mark.lineage_generation;

@@ -25,6 +25,7 @@ struct PushGroup {
   static constexpr uint32_t kMax = 256;
   uint32_t live = 0;
   uint32_t count = 0;
+  uint32_t domain = 0;  // of all of them
   uint32_t base_slots[kMax];
   BaseId ids[kMax];
 };
@@ -118,12 +119,13 @@ class PushTable {
   PushOp* find(const BlockId& block) const;
   PushOp* begin(const PushOp::Grant& grant);  // null: none free
   void end(PushOp& op);
-  void purge(const BaseId& base);  // every rank of it
-  // Of a lineage, 0: all. `visit(block)`: of those that are published already.
+  void purge(uint32_t domain, const BaseId& base);  // every rank of it
+  // Of a lineage, 0: of its domain. `visit(block)`: of those that are published already.
   template <class Visit>
-  void purge(uint64_t lineage, Visit visit) {
+  void purge(uint32_t domain, uint64_t lineage, Visit visit) {
     for (const auto& op : pool_.all()) {
       if (find(op->grant().block) != op.get()) continue;  // not live
+      if (op->grant().block.domain != domain) continue;
       if (lineage != 0 && op->grant().format->lineage != lineage) continue;
       op->purge();
       if (op->is_written()) visit(op->grant().block);

@@ -37,7 +37,8 @@ PushTable::PushTable(OpContext& context)
 }
 
 uint32_t PushTable::bucket_of(const BlockId& block) const {
-  const uint64_t hash = block.base.prefix64() + block.rank * 0x9E3779B97F4A7C15ull;
+  const uint64_t hash = block.base.prefix64() + block.rank * 0x9E3779B97F4A7C15ull +
+                        block.domain * 0xC2B2AE3D27D4EB4Full;
   return static_cast<uint32_t>(hash & (buckets_.size() - 1));
 }
 
@@ -88,15 +89,16 @@ void PushTable::end(PushOp& op) {
   context_.metrics.pushes_live.set(live());
 }
 
-void PushTable::purge(const BaseId& base) {
+void PushTable::purge(uint32_t domain, const BaseId& base) {
   for (uint32_t rank = 0; rank < kRanksMax; ++rank) {
-    if (PushOp* op = find({.base = base, .rank = rank})) op->purge();
+    if (PushOp* op = find({.base = base, .rank = rank, .domain = domain})) op->purge();
   }
 }
 
 void PushTable::group_end(PushGroup& group) {
   VARVE_ASSERT(group.live == 0);
-  context_.catalog->touch_backwards(std::span<const uint32_t>(group.base_slots, group.count),
+  context_.catalog->touch_backwards(group.domain,
+                                    std::span<const uint32_t>(group.base_slots, group.count),
                                     std::span<const BaseId>(group.ids, group.count));
   group.count = 0;
   groups_.give(&group);

@@ -52,7 +52,8 @@ Status RepairPlan::load(std::span<const iovec> lead, const BlockId& block, Schem
   scheme_ = scheme;
   rows_.clear();
   first_.clear();
-  if (BlockId{header_.base, header_.rank} != block || header_.position != position) {
+  if (BlockId{header_.base, header_.rank, header_.domain} != block ||
+      header_.position != position) {
     return Status::corrupt("repair: fragment of another block or position");
   }
   if (header_.k != scheme.k || header_.m != scheme.m) {

@@ -177,7 +177,7 @@ bool exists(OpContext& context, const BlockId& block) {
 
 void answer_one(Reserve& reserve, const BaseId& id, const BaseId& parent, GrantLoan* loan) {
   OpMetrics& metrics = reserve.context.metrics;
-  const BlockId block{.base = id, .rank = reserve.part.rank};
+  const BlockId block{.base = id, .rank = reserve.part.rank, .domain = reserve.part.domain};
   *loan = GrantLoan{};
   metrics.reserve_ids.add();
   // What recovery has told of it may still be ended by a KILL record, so it neither exists nor not.

@@ -52,7 +52,7 @@ void Siblings::look(const BlockId& block, const Located& located) {
   const uint32_t rank_count = (of_slot & kRankMask) + 1u;
   if (rank_count == 1) return;
   const uint32_t all = rank_count == kRanksMax ? ~0u : (1u << rank_count) - 1;
-  uint32_t ranks = context_.index.ranks_of(block.base);
+  uint32_t ranks = context_.index.ranks_of(block.domain, block.base);
   if ((ranks & all) != all) {
     context_.index.for_each_rank(located.base_slot,
                                  [&](uint32_t rank, const Located&) { ranks |= 1u << rank; });

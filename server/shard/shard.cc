@@ -70,8 +70,8 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   DramTier& tier() override { return tier_; }
   flash::Flash& flash() override { return *flash_; }
   bool at_rest() const override { return operations_->at_rest() && tier_.at_rest(); }
-  BaseLook look(const BaseId& id) const override;
-  void look_tiers(std::span<const BaseId> ids, uint32_t rank_count,
+  BaseLook look(uint32_t domain, const BaseId& id) const override;
+  void look_tiers(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count,
                   std::span<wire::TierKind> tiers) const override;
   ShardPolicy policy() const override;
   void policy_set(const ShardPolicy& policy) override;
@@ -82,10 +82,12 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   bool on_recovered(const flash::FragmentInfo& fragment) override {
     return operations_->catalog().recovered(fragment);
   }
-  void on_killed(const BaseId& base, const Attempt& limit) override {
-    operations_->catalog().killed(base, limit);
+  void on_killed(uint32_t domain, const BaseId& base, const Attempt& limit) override {
+    operations_->catalog().killed(domain, base, limit);
   }
-  void on_recovery_ahead(const BaseId& base) override { index_.prefetch(base); }
+  void on_recovery_ahead(uint32_t domain, const BaseId& base) override {
+    index_.prefetch(domain, base);
+  }
   void on_target_failed(uint32_t target) override { operations_->catalog().target_failed(target); }
   void on_lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) override {
     operations_->catalog().lost(block, place, reason);
@@ -149,6 +151,7 @@ OpOptions ShardImpl::op_options() const {
   o.lease_ms_max = options_.lease_ms_max;
   o.sibling_ns_max = Nanos{options_.sibling_ms_max} * kMillisecond;
   o.epoch = options_.epoch;
+  o.domains = options_.domains;
   o.scheme = options_.scheme;
   o.repair_bytes_per_s = options_.repair_bytes_per_s;
   o.draining_targets = options_.draining_targets;
@@ -194,18 +197,18 @@ void ShardImpl::submit(Part& part) {
   reactor_.post(part.message);
 }
 
-BaseLook ShardImpl::look(const BaseId& id) const {
+BaseLook ShardImpl::look(uint32_t domain, const BaseId& id) const {
   VARVE_ASSERT(reactor_.on_owner_core());
-  return look_base(*context_, id);
+  return look_base(*context_, domain, id);
 }
 
-void ShardImpl::look_tiers(std::span<const BaseId> ids, uint32_t rank_count,
+void ShardImpl::look_tiers(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count,
                            std::span<wire::TierKind> tiers) const {
   VARVE_ASSERT(reactor_.on_owner_core());
   VARVE_ASSERT(ids.size() == tiers.size(), ids.size(), tiers.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     if (home(ids[i], slices_, options_.shards) != options_.shard) continue;
-    tiers[i] = look_tier(*context_, ids[i], rank_count);
+    tiers[i] = look_tier(*context_, domain, ids[i], rank_count);
   }
 }
 

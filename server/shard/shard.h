@@ -40,6 +40,7 @@ struct ShardOptions {
   uint32_t sibling_ms_max = 60000;                  // a run that lacks a rank for longer is dropped
   uint64_t repair_bytes_per_s = 200 * 1000 * 1000;  // written on average; 0 = no repair
   uint64_t epoch = 1;                               // of the map: reserve and commit carry it
+  flash::DomainIds domains;                         // see OpOptions
   uint32_t draining_targets = 0, drained_targets = 0, absent_targets = 0;  // bits, see OpOptions
 };
 
@@ -69,9 +70,9 @@ class Shard {
   virtual Reactor& reactor() = 0;
   // Of the operator (owner core). What a look finds stands in server/op/look.h; tiers[i] is of
   // ids[i], whichever home that has: of another one kNone.
-  virtual BaseLook look(const BaseId& /*id*/) const { return {}; }
-  virtual void look_tiers(std::span<const BaseId> /*ids*/, uint32_t /*rank_count*/,
-                          std::span<wire::TierKind> /*tiers*/) const {}
+  virtual BaseLook look(uint32_t /*domain*/, const BaseId& /*id*/) const { return {}; }
+  virtual void look_tiers(uint32_t /*domain*/, std::span<const BaseId> /*ids*/,
+                          uint32_t /*rank_count*/, std::span<wire::TierKind> /*tiers*/) const {}
   virtual ShardPolicy policy() const { return {}; }
   virtual void policy_set(const ShardPolicy& /*policy*/) {}
   // Whether repair can move what a target holds: it was given memory for that at the start.

@@ -59,15 +59,30 @@ std::vector<uint32_t> document_tokens(const Library& library, uint32_t format, u
   return tokens;
 }
 
+std::vector<BaseId> document_ids(const Library& library, uint32_t format, uint32_t document) {
+  const Format& of = library.formats[format];
+  const std::vector<uint32_t> tokens = document_tokens(library, format, document);
+  std::vector<BaseId> ids;
+  BaseId parent;
+  for (size_t at = 0; at < tokens.size(); at += of.tokens_per_block) {
+    parent = base_id_of_tokens(of.fingerprint(), salt_of(kDomainDefault), parent,
+                               std::span(tokens).subspan(at, of.tokens_per_block));
+    ids.push_back(parent);
+  }
+  return ids;
+}
+
 Actor::Actor(World& world, Library& library, uint32_t number)
     : world_(world),
       library_(library),
+      domain_(kDomainDefault + number % library.domains),
       random_(world.random().next()),
       reactor_(world.add_reactor()),
       memory_(memory_bytes(library)) {
   ClientOptions options;
   options.address = "node";
   options.name = "actor-" + std::to_string(number);
+  options.token = token_of(domain_);
   options.bulk_lanes = static_cast<uint32_t>(random_.between(1, 3));
   options.pull_credit_bytes = 16 * kMiB;
   options.populate_scratch = false;
@@ -173,7 +188,7 @@ void Actor::push_layer() {
   // The last layer makes a commit possible: from here on these bytes may be found.
   if (next_layer_ == layers().size()) {
     for (uint32_t i = push_first_; i < library_.blocks_max; ++i) {
-      library_.oracle.may_commit({ids_[format_][document_][i], rank_}, salt_);
+      library_.oracle.may_commit(block_of(ids_[format_][document_][i], rank_), salt_);
     }
   }
   const Status pushed = core_->push_layer(op_, layer);
@@ -198,8 +213,10 @@ void Actor::start() {
     for (uint32_t f = 0; f < library_.formats.size(); ++f) {
       ids_.emplace_back();
       for (uint32_t d = 0; d < library_.documents; ++d) {
-        ids_[f].push_back(
-            *core_->base_ids(format_ids_[f], BaseId(), document_tokens(library_, f, d)));
+        ids_[f].push_back(document_ids(library_, f, d));
+        const auto own = core_->base_ids(format_ids_[f], BaseId(), document_tokens(library_, f, d));
+        world_.expect((*own == ids_[f].back()) == (domain_ == kDomainDefault),
+                      "a client names its blocks by its domain's salt");
       }
     }
   }
@@ -315,7 +332,7 @@ Actor::Moment Actor::this_moment(uint32_t rank_count) const {
   for (const BaseId& id : ids_[format_][document_]) {
     bool safe = true, stored = true;
     for (uint32_t r = 0; r < std::max(1u, rank_count); ++r) {
-      const BlockId block{id, rank_count == 0 ? rank_ : r};
+      const BlockId block = block_of(id, rank_count == 0 ? rank_ : r);
       safe = safe && library_.truth->is_safe(block);
       stored = stored && library_.truth->is_known(block);
     }
@@ -336,7 +353,7 @@ void Actor::check_hits(bool recovering) const {
   const std::vector<BaseId>& ids = ids_[format_][document_];
   for (uint32_t i = 0; i < n_blocks_; ++i) {
     for (uint32_t r = 0; r < library_.formats[format_].rank_count(); ++r) {
-      const bool written = library_.oracle.may_be_found({ids[i], r}, purges, before_.at_ns);
+      const bool written = library_.oracle.may_be_found(block_of(ids[i], r), purges, before_.at_ns);
       world_.expect(written, "I10 a hit of what nobody wrote, or what was purged");
     }
   }
@@ -345,7 +362,7 @@ void Actor::check_hits(bool recovering) const {
     return;
   uint32_t owed = 0;
   while (owed < library_.blocks_max && before_.safe[owed] && after.safe[owed] &&
-         !purges.touches(ids[owed], before_.at_ns)) {
+         !purges.touches(block_of(ids[owed], 0), before_.at_ns)) {
     ++owed;
   }
   world_.expect(n_blocks_ >= owed, "I9 a block within the fault budget is a miss: " +
@@ -353,9 +370,9 @@ void Actor::check_hits(bool recovering) const {
 }
 
 bool Actor::may_fail(uint32_t i) const {
-  if (library_.truth->purges().touches(ids_[format_][document_][i], matched_ns_)) return true;
+  const BlockId block = block_of(ids_[format_][document_][i], rank_);
+  if (library_.truth->purges().touches(block, matched_ns_)) return true;
   if (!before_.stored[i]) return world_.any_fault();
-  const BlockId block{ids_[format_][document_][i], rank_};
   return !before_.safe[i] || !library_.truth->is_safe(block);
 }
 
@@ -425,7 +442,7 @@ void Actor::check_pulled(const std::vector<Code>& codes, bool audit) {
       ++stats_.missed_blocks;
       continue;
     }
-    const BlockId block = audit ? audit_block_ : BlockId{ids_[format_][document_][i], rank_};
+    const BlockId block = audit ? audit_block_ : block_of(ids_[format_][document_][i], rank_);
     const uint64_t writer = library_.oracle.writer_of(block, layers_of(i));
     world_.expect(writer != 0, "I1 wrong or phantom bytes were delivered as good");
     const Attempt attempt = library_.oracle.attempt_of(block, writer);
@@ -463,7 +480,7 @@ void Actor::start_push() {
   request.rank = rank_;
   if (push_first_ > 0) request.parent = ids_[format_][document_][push_first_ - 1];
   for (uint32_t i = push_first_; i < library_.blocks_max; ++i) {
-    const BlockId block{ids_[format_][document_][i], rank_};
+    const BlockId block = block_of(ids_[format_][document_][i], rank_);
     request.ids.push_back(block.base);
     request.slots.push_back(i);
     for (uint32_t l = 0; l < layers().size(); ++l)
@@ -481,9 +498,10 @@ void Actor::start_push() {
 
 void Actor::on_granted(const Event& event) {
   for (const FollowTag& tag : event.granted) {
-    library_.oracle.granted({tag.id, rank_}, tag.attempt, salt_, ack_ == wire::AckKind::kDurable);
-    library_.truth->granted({tag.id, rank_});
-    library_.board.post({tag, format_, rank_});
+    const BlockId block = block_of(tag.id, rank_);
+    library_.oracle.granted(block, tag.attempt, salt_, ack_ == wire::AckKind::kDurable);
+    library_.truth->granted(block);
+    library_.board.post({tag, format_, rank_, domain_});
     granted_.push_back(tag);
   }
 }
@@ -492,7 +510,7 @@ void Actor::on_pushed(const Event& event) {
   step_ = Step::kIdle;
   wait_until_ns_ = world_.now_ns() + random_.below(3 * kMillisecond);
   for (uint32_t i = 0; i < event.codes.size(); ++i) {
-    const BlockId block{ids_[format_][document_][push_first_ + i], rank_};
+    const BlockId block = block_of(ids_[format_][document_][push_first_ + i], rank_);
     check_push_end(block, event.codes[i], event.status);
     if (event.codes[i] == Code::kOk) {
       ++stats_.pushed_blocks;

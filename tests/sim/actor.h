@@ -22,6 +22,7 @@ struct Library {
   std::vector<Format> formats;
   uint32_t documents = 6;        // per format; they share their first block pairwise
   uint32_t blocks_max = 5;       // per document
+  uint32_t domains = 1;          // of the actors, in turn; all name their blocks by the same ids
   uint32_t purge_per_mille = 0;  // of what actors begin
   Board board;
   Oracle oracle;
@@ -30,6 +31,8 @@ struct Library {
 };
 std::vector<Format> draw_formats(Random& random);
 std::vector<uint32_t> document_tokens(const Library& library, uint32_t format, uint32_t document);
+// As of the default domain, whoever asks: ids that are known by heart.
+std::vector<BaseId> document_ids(const Library& library, uint32_t format, uint32_t document);
 
 struct ActorStats {
   uint64_t matches = 0, hit_blocks = 0, pulled_blocks = 0, missed_blocks = 0, pushed_blocks = 0;
@@ -37,6 +40,7 @@ struct ActorStats {
            disconnects = 0;
   uint64_t followed_blocks = 0;  // to the end, committed
   uint64_t denied_blocks = 0;    // followed, and not committed
+  uint64_t foreign_follows = 0;  // of another domain's push
   uint64_t hedged_extents = 0;
   uint64_t renewed = 0, lapsed = 0, holds = 0;
 };
@@ -61,6 +65,7 @@ class Actor {
   bool held_nothing() const { return step_ == Step::kIdle && held_nothing_; }
   uint32_t format_of(const BlockId& block) const;
   bool ready() const { return core_->state() == SessionState::kReady; }
+  uint32_t domain() const { return domain_; }
 
  private:
   enum class Step : uint8_t {
@@ -90,6 +95,8 @@ class Actor {
   void start_purge();
   void on_purged(const Event& event);
   BlockId followed(uint32_t i) const;
+  bool is_foreign(uint32_t i) const;
+  BlockId block_of(const BaseId& id, uint32_t rank) const { return {id, rank, domain_}; }
   void start_foreign();
   void on_foreign(const Event& event);
   // What nothing may cost in this moment, to be compared with when the answer is here.
@@ -126,6 +133,7 @@ class Actor {
 
   World& world_;
   Library& library_;
+  uint32_t domain_;
   Random random_;
   Reactor& reactor_;
   std::unique_ptr<ClientCore> core_;

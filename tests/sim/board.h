@@ -10,6 +10,7 @@ namespace varve::sim {
 struct Posted {
   FollowTag tag;
   uint32_t format = 0, rank = 0;
+  uint32_t domain = kDomainDefault;  // of the push
 };
 
 class Board {

@@ -26,13 +26,19 @@ void Actor::start_follow() {
 }
 
 BlockId Actor::followed(uint32_t i) const {
-  return {follows_[i].tag.id, rank_};
+  return block_of(follows_[i].tag.id, rank_);
+}
+
+// A tag that another domain's client handed on: it is of no push that this one may know of.
+bool Actor::is_foreign(uint32_t i) const {
+  return follows_[i].domain != domain_;
 }
 
 // I3: by attempt, not by id: another writer of the same block has other bytes.
 void Actor::check_followed_layer(const Event& event) const {
   for (uint32_t i = 0; i < event.codes.size(); ++i) {
     if (event.codes[i] != Code::kOk) continue;
+    world_.expect(!is_foreign(i), "a layer of another domain's push was followed");
     const BlockId block = followed(i);
     const uint64_t salt = library_.oracle.push(block, follows_[i].tag.attempt).salt;
     const ByteSpan bytes = layer_bytes(i, event.layer);
@@ -46,6 +52,12 @@ void Actor::on_followed(const Event& event) {
   wait_until_ns_ = world_.now_ns() + random_.below(3 * kMillisecond);
   for (uint32_t i = 0; i < event.codes.size(); ++i) {
     const Code code = event.codes[i];
+    if (is_foreign(i)) {
+      ++stats_.foreign_follows;
+      const bool told = code == Code::kOk || code == Code::kCancelled || code == Code::kTimedOut;
+      world_.expect(!event.status.ok() || !told, "a follower is told of another domain's push");
+      continue;
+    }
     Push& push = library_.oracle.push(followed(i), follows_[i].tag.attempt);
     if (code == Code::kOk) {
       ++stats_.followed_blocks;
@@ -76,7 +88,7 @@ void Actor::check_committed(uint32_t i) {
   library_.truth->look();
   const bool cause = follow_began_.boot != world_.boots() || world_.any_fault() ||
                      follow_began_.evicted != library_.truth->evicted() ||
-                     library_.truth->purges().touches(block.base, began_ns_);
+                     library_.truth->purges().touches(block, began_ns_);
   world_.expect(cause || (push.durable ? world_.is_on_flash(block) : world_.is_published(block)),
                 "I2 a follower is told of a commit before it was made");
 }

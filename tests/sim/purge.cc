@@ -6,7 +6,7 @@ namespace varve::sim {
 void Actor::start_purge() {
   PurgeRequest request;
   request.format = 0;
-  std::set<BaseId> ids;
+  std::set<BlockId> ids;
   const uint64_t what = random_.below(10);
   if (what < 4 && !library_.board.empty()) {  // what is being pushed, maybe
     for (const Posted& posted : library_.board.take(static_cast<uint32_t>(random_.between(1, 4))))
@@ -22,11 +22,14 @@ void Actor::start_purge() {
     if (!domain) request.format = format_ids_[format_];
     for (uint32_t f = 0; f < ids_.size(); ++f) {
       for (const std::vector<BaseId>& chain : ids_[f]) {
-        if (domain || f == format_) ids.insert(chain.begin(), chain.end());
+        if (!domain && f != format_) continue;
+        for (const BaseId& id : chain)
+          ids.insert(block_of(id, 0));
       }
     }
   }
-  ids.insert(request.ids.begin(), request.ids.end());
+  for (const BaseId& id : request.ids)
+    ids.insert(block_of(id, 0));
   const Nanos deadline_ns = random_.between(100, 1500) * kMillisecond;
   request.deadline_ns = deadline_ns;
   purge_ = library_.truth->purge_begins(std::move(ids), what >= 7, library_.oracle.granted());

@@ -12,13 +12,13 @@ uint32_t PurgeLog::targets_here() const {
   return targets;
 }
 
-uint32_t PurgeLog::begin(std::set<BaseId> ids, bool by_number,
+uint32_t PurgeLog::begin(std::set<BlockId> ids, bool by_number,
                          const std::vector<Attempted>& granted) {
   const auto number = static_cast<uint32_t>(purges_.size());
   // Where the node has forgotten a number it may give it once more, to what was written since.
   if (!by_number || !stale_) {
     for (const Attempted& attempted : granted) {
-      if (ids.contains(attempted.first.base)) ended_[attempted].push_back(number);
+      if (ids.contains(whole(attempted.first))) ended_[attempted].push_back(number);
     }
   }
   Purge purge;
@@ -84,9 +84,9 @@ void PurgeLog::target_new(uint32_t target) {
   }
 }
 
-bool PurgeLog::touches(const BaseId& id, Nanos since_ns) const {
+bool PurgeLog::touches(const BlockId& block, Nanos since_ns) const {
   return std::any_of(purges_.begin(), purges_.end(), [&](const Purge& purge) {
-    return purge.end_ns >= since_ns && purge.ids.contains(id);
+    return purge.end_ns >= since_ns && purge.ids.contains(whole(block));
   });
 }
 

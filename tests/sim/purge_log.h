@@ -22,13 +22,18 @@ namespace varve::sim {
 
 using Attempted = std::pair<BlockId, Attempt>;  // one write of one block
 
+// A base id in its domain: what is purged.
+inline BlockId whole(const BlockId& block) {
+  return {block.base, 0, block.domain};
+}
+
 class PurgeLog {
  public:
   // `exact`: no rot strikes but what is told; else a KILL record may be lost with its page.
   PurgeLog(const World& world, bool exact) : world_(world), exact_(exact) {}
 
   // `by_number`: of a lineage or the domain, which superblocks keep and not records.
-  uint32_t begin(std::set<BaseId> ids, bool by_number, const std::vector<Attempted>& granted);
+  uint32_t begin(std::set<BlockId> ids, bool by_number, const std::vector<Attempted>& granted);
   // Its answer: done, or nobody knows what it still does.
   void end(uint32_t purge, bool done);
   void died();                       // the node: whatever was under way stands as it stood
@@ -36,9 +41,9 @@ class PurgeLog {
   void target_new(uint32_t target);  // what it knew is gone
 
   // A purge of it was under way at some time from then on: it may have gone.
-  bool touches(const BaseId& id, Nanos since_ns) const;
+  bool touches(const BlockId& block, Nanos since_ns) const;
   // What is written of it now may be ended by a purge that has begun.
-  bool clouds(const BaseId& id) const { return touches(id, world_.now_ns()); }
+  bool clouds(const BlockId& block) const { return touches(block, world_.now_ns()); }
   // A purge that had ended this write was answered before `before_ns`, and the node knows.
   bool is_dead(const BlockId& block, const Attempt& attempt, Nanos before_ns) const;
   bool was_dead(const BlockId& block) const;  // some write of it, by any purge
@@ -46,7 +51,7 @@ class PurgeLog {
 
  private:
   struct Purge {
-    std::set<BaseId> ids;
+    std::set<BlockId> ids;  // whole
     bool by_number = false;
     bool done = false;
     Nanos begin_ns = 0;

@@ -97,6 +97,7 @@ class Run {
     operates_ = operator_.chance(400);
     library_.formats = draw_formats(setup_);
     library_.truth = &truth_;
+    library_.domains = world_.options().domains;
     if (world_.options().tight) library_.documents = 40;
     if (setup_.chance(600))
       library_.purge_per_mille = static_cast<uint32_t>(setup_.between(10, 60));
@@ -104,7 +105,7 @@ class Run {
 
   RunResult play() {
     world_.boot();
-    const uint64_t actors = setup_.between(1, 3);
+    const uint64_t actors = std::max<uint64_t>(setup_.between(1, 3), library_.domains);
     for (uint32_t a = 0; a < actors; ++a) {
       actors_.push_back(std::make_unique<Actor>(world_, library_, a));
     }
@@ -273,7 +274,7 @@ class Run {
     if (operator_.chance(20)) world_.scrub_now(target);
     if (operator_.chance(100)) {
       const std::vector<Sighting> all = truth_.on_target(target);
-      if (!all.empty()) world_.look(all[operator_.below(all.size())].block.base);
+      if (!all.empty()) world_.look(all[operator_.below(all.size())].block);
     }
     if (drained_ && !emptied_ && operator_.chance(15)) {
       world_.undrain_now(*drained_);
@@ -341,7 +342,6 @@ class Run {
 
   // I10: what was acknowledged durable and not evicted is found, with its bytes.
   void audit() {
-    Actor& actor = *actors_[0];
     for (uint32_t i = 0; i < 200 && world_.recovering(); ++i)
       turn_for(20 * kMillisecond);
     world_.expect(!world_.recovering(), "recovery does not end");
@@ -354,6 +354,7 @@ class Run {
     });
     for (size_t i = 0; i < blocks.size(); ++i) {
       const BlockId& block = blocks[i];
+      Actor& actor = *actors_[block.domain - kDomainDefault];
       pull_one(actor, actor.format_of(block), block);
       truth_.look();
       if (actor.audit_code() == Code::kOk) {
@@ -364,8 +365,8 @@ class Run {
       const bool evicted = result_.evicted_blocks + evicted_now() > 0;
       const bool owed = !evicted && !truth_.is_excused(block);
       world_.expect(!is_exact(world_.options()) || !(owed || truth_.is_safe(block)),
-                    "I10 a durable block is lost: " + short_name(block.base) + " " +
-                        code_name(actor.audit_code()));
+                    "I10 a durable block is lost: " + short_name(block.base) + " of domain " +
+                        std::to_string(block.domain) + " " + code_name(actor.audit_code()));
     }
   }
 
@@ -391,7 +392,8 @@ class Run {
     const NodeOptions& node = world_.options();
     turn_for(kLeaseMax + 100 * kMillisecond);
     world_.expect(world_.metric("varve_lease_live") == 0, "I6 a lease outlives lease_ms_max");
-    expect_no_holds(*actors_.back());
+    for (uint32_t d = 0; d < library_.domains; ++d)
+      expect_no_holds(*actors_[actors_.size() - 1 - d]);  // of each domain one
     expect_siblings();
     if (!is_exact(node)) return;
     world_.scrub();
@@ -432,9 +434,10 @@ class Run {
     truth_.look();
     std::map<BlockId, std::set<uint32_t>> ranks;  // by its rank 0
     for (const Sighting& fragment : world_.sightings())
-      ranks[{fragment.block.base, 0}].insert(fragment.block.rank);
+      ranks[whole(fragment.block)].insert(fragment.block.rank);
     for (const auto& [block, there] : ranks) {
-      const uint32_t rank_count = library_.formats[actors_[0]->format_of(block)].rank_count();
+      const Actor& actor = *actors_[block.domain - kDomainDefault];
+      const uint32_t rank_count = library_.formats[actor.format_of(block)].rank_count();
       world_.expect(there.size() == rank_count,
                     "I4 a run without all its ranks stays: " + short_name(block.base));
     }
@@ -466,6 +469,7 @@ class Run {
       result_.hedged_extents += stats.hedged_extents;
       result_.followed_blocks += stats.followed_blocks;
       result_.denied_blocks += stats.denied_blocks;
+      result_.foreign_follows += stats.foreign_follows;
       result_.renewed_leases += stats.renewed;
       result_.holds += stats.holds;
       world_.expect(stats.corrupt_extents == 0, "I1 bytes left the node unverified");

@@ -14,7 +14,7 @@ struct RunResult {
   uint64_t hash = 0;
   uint64_t kills = 0, target_faults = 0, pushed_blocks = 0, hit_blocks = 0, pulled_blocks = 0;
   uint64_t rebuilt_extents = 0, repaired_blocks = 0, evicted_blocks = 0, audited_blocks = 0;
-  uint64_t followed_blocks = 0, denied_blocks = 0;
+  uint64_t followed_blocks = 0, denied_blocks = 0, foreign_follows = 0;
   uint64_t renewed_leases = 0, holds = 0, purges = 0, dropped_siblings = 0, drained_targets = 0;
   uint64_t returned_blocks = 0, refused_starts = 0;
   uint64_t late_extents = 0, hedged_extents = 0;  // a reader was told so; it asked for the rest

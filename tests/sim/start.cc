@@ -6,6 +6,13 @@
 
 namespace varve::sim {
 
+flash::DomainIds World::domain_ids() const {
+  flash::DomainIds domains;
+  for (uint32_t id = kDomainDefault + 1; id < kDomainDefault + options_.domains; ++id)
+    domains.ids.push_back(domains.last = id);
+  return domains;
+}
+
 flash::TargetOptions World::target_options(uint32_t target) const {
   flash::TargetOptions options;
   options.file.path = "platter-" + std::to_string(target);
@@ -13,6 +20,7 @@ flash::TargetOptions World::target_options(uint32_t target) const {
   options.geometry.slices = options_.slices;
   options.geometry.segment_pages = 256;
   options.geometry.scheme = options_.scheme;
+  options.domains = domain_ids();
   return options;
 }
 
@@ -25,7 +33,7 @@ std::vector<flash::TargetInfo> World::prepare_targets() {
   if (stale) bring_back(&looks);
   only_stale_ = false;
   looks.push_back(list_);
-  const auto common = flash::common_start(looks, options_.shards);
+  const auto common = flash::common_start(looks, options_.shards, domain_ids());
   if (!common) fail(std::string("common_start: ") + common.error().what());
   expect(common->boot_generation > list_.boot_generation, "a start counts as one before");
   list_.blank = false;

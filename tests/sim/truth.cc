@@ -12,7 +12,12 @@ namespace {
 constexpr Nanos kSpreadMax = 3 * kSecond;  // from the end of recovery
 
 std::string named(const BlockId& block) {
-  return short_name(block.base) + " rank " + std::to_string(block.rank);
+  return short_name(block.base) + " rank " + std::to_string(block.rank) +
+         (block.domain == kDomainDefault ? "" : " of domain " + std::to_string(block.domain));
+}
+
+bool is_of(const flash::FragmentHeader& header, const BlockId& block) {
+  return BlockId{header.base, header.rank, header.domain} == block;
 }
 
 }  // namespace
@@ -65,7 +70,7 @@ void Truth::see(const Sighting& sighting, Known& known) {
   if ((known.checked >> p & 1) == 0) {
     // Not there: it is a copy whose flush is still under way, and the one before it counts on.
     const auto header = world_.header_at(sighting.place);
-    if (header && header->base == sighting.block.base && header->rank == sighting.block.rank) {
+    if (header && is_of(*header, sighting.block)) {
       world_.expect(header->position == p, "a fragment is taken for that of another position");
       if (header->attempt != known.attempt) {
         world_.expect((known.checked & known.seen) == 0,
@@ -79,7 +84,7 @@ void Truth::see(const Sighting& sighting, Known& known) {
     }
   }
   known.seen |= 1u << p;
-  known.clouded = known.clouded || purges_.clouds(sighting.block.base);
+  known.clouded = known.clouded || purges_.clouds(sighting.block);
   known.places[p] = sighting.place;
   known.settled |= sighting.settled;
   known.away = sighting.away;
@@ -118,8 +123,7 @@ void Truth::check_purged(const BlockId& block, const Known& known) const {
   for (uint32_t p = 0; p < kWidthMax; ++p) {
     if (((known.seen & known.checked) >> p & 1) == 0) continue;
     const auto header = world_.header_at(known.places[p]);  // a place may be another's by now
-    const bool is_it = header && header->base == block.base && header->rank == block.rank &&
-                       header->attempt == known.attempt;
+    const bool is_it = header && is_of(*header, block) && header->attempt == known.attempt;
     if (is_it) tell(block, known);
     world_.expect(!is_it, "I10 what was purged is in the index: " + named(block));
   }
@@ -213,7 +217,7 @@ void Truth::acked(const BlockId& block, Nanos began_ns) {
   look();
   excused_.erase(block);
   const bool lost = !world_.is_published(block);
-  const bool purged = purges_.touches(block.base, began_ns);
+  const bool purged = purges_.touches(block, began_ns);
   // Its answer was on its way through a life that ended, and what befell it since has its excuse.
   const bool earlier = began_ns < world_.booted_ns();
   const bool cause = !exact_ || evicted_ > 0 || world_.any_fault() || purged || earlier;
@@ -228,13 +232,13 @@ void Truth::died() {
     known.rivalled = false;  // it was not committed, or the last look has forgotten this one
 }
 
-uint32_t Truth::purge_begins(std::set<BaseId> ids, bool by_number,
+uint32_t Truth::purge_begins(std::set<BlockId> ids, bool by_number,
                              const std::vector<Attempted>& granted) {
   look();
   for (auto& [block, known] : known_)
-    known.clouded = known.clouded || ids.contains(block.base);
+    known.clouded = known.clouded || ids.contains(whole(block));
   for (const auto& [block, attempt] : granted) {
-    if (ids.contains(block.base)) excused_.insert(block);
+    if (ids.contains(whole(block))) excused_.insert(block);
   }
   return purges_.begin(std::move(ids), by_number, granted);
 }

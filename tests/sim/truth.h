@@ -32,7 +32,7 @@ class Truth {
   void granted(const BlockId& block);
   void died();  // the node: the next look after the next recovery compares
   // What is purged may go from now on, and is gone for good once that is done.
-  uint32_t purge_begins(std::set<BaseId> ids, bool by_number,
+  uint32_t purge_begins(std::set<BlockId> ids, bool by_number,
                         const std::vector<Attempted>& granted);
   void purge_ends(uint32_t purge, bool done);
   const PurgeLog& purges() const { return purges_; }

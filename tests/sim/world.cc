@@ -13,6 +13,17 @@ constexpr char kAddress[] = "node";
 constexpr Nanos kIoNanosMax = 300 * kMillisecond;
 }  // namespace
 
+Digest salt_of(uint32_t domain) {
+  Digest salt;
+  salt.bytes[0] = std::byte{7};
+  salt.bytes[1] = static_cast<std::byte>(domain - kDomainDefault);
+  return salt;
+}
+
+std::string token_of(uint32_t domain) {
+  return domain == kDomainDefault ? "" : "of domain " + std::to_string(domain);
+}
+
 World::World(uint64_t seed, const NodeOptions& options)
     : seed_(seed),
       options_(options),
@@ -128,6 +139,7 @@ Status World::boot_shard(Life& life, uint32_t shard,
   options.pull_window_bytes = 256 * kKiB;
   options.lease_ms_max = static_cast<uint32_t>(kLeaseMax / kMillisecond);
   options.sibling_ms_max = options_.sibling_ms_max;
+  options.domains = domain_ids();
   options.draining_targets = draining_;
   options.drained_targets = drained_;
   options.pushes_max = 64;
@@ -416,16 +428,17 @@ void World::scrub_now(uint32_t target) {
 }
 
 // Its answer is not compared with anything: what it must not do is change one.
-void World::look(const BaseId& id) const {
+void World::look(const BlockId& block) const {
   VARVE_ASSERT(alive());
+  const BaseId& id = block.base;
   const uint32_t home = Shard::home(id, options_.slices, options_.shards);
   const Shard& shard = *life_->shards[home];
   wire::TierKind tier = wire::TierKind::kNone;
-  shard.look_tiers({&id, 1}, 1, {&tier, 1});
-  const BaseLook look = shard.look(id);
+  shard.look_tiers(block.domain, {&id, 1}, 1, {&tier, 1});
+  const BaseLook look = shard.look(block.domain, id);
   bool seen = false;
-  for (const BlockLook& block : look.blocks)
-    seen = seen || (block.rank == 0 && block.state != BlockState::kAway);
+  for (const BlockLook& one : look.blocks)
+    seen = seen || (one.rank == 0 && one.state != BlockState::kAway);
   expect(tier == wire::TierKind::kNone || seen, "a look finds a tier and no block");
 }
 
@@ -512,7 +525,7 @@ std::optional<flash::FragmentHeader> World::header_at(const flash::Place& place)
 
 bool World::verifies(const Sighting& fragment) const {
   const std::optional<flash::FragmentHeader> header = header_at(fragment.place);
-  if (!header || header->base != fragment.block.base || header->rank != fragment.block.rank ||
+  if (!header || BlockId{header->base, header->rank, header->domain} != fragment.block ||
       header->position != fragment.position) {
     return false;
   }

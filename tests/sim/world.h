@@ -26,6 +26,7 @@ inline constexpr Nanos kLeaseMax = 2 * kSecond;      // of the node
 inline constexpr uint32_t kSiblingsForGood = 60000;  // longer than a life
 
 struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
+  uint32_t domains = 1;
   uint32_t shards = 1;
   uint32_t targets = 2;
   uint32_t slices = kSlicesDefault;
@@ -42,6 +43,10 @@ struct NodeOptions {  // drawn per seed: mostly tiny, so that limits are hit
   Nanos device_latency_min_ns = 20 * kMicrosecond, device_latency_max_ns = 400 * kMicrosecond;
   bool ack_before_flush_mutant = false;
 };
+
+// Of each domain, in all lives.
+Digest salt_of(uint32_t domain);
+std::string token_of(uint32_t domain);  // the default one has none
 
 // What befalls a whole target in one life, or one sector of it; gone with the next boot.
 enum class TargetFault : uint8_t { kStuck, kStuckForAWhile, kVanished, kFull, kBadSector };
@@ -127,7 +132,7 @@ class World {
   void undrain_now(uint32_t target);
   void give_up(uint32_t target);    // declares it failed, for all shards
   void scrub_now(uint32_t target);  // one of them
-  void look(const BaseId& id) const;
+  void look(const BlockId& block) const;
   // What the daemon would say: it works, nothing lies there for any shard, and no other needs it.
   bool is_empty(uint32_t target) const;
   bool is_needed(uint32_t target) const;
@@ -169,6 +174,7 @@ class World {
   void crash_devices();
   flash::TargetOptions target_options(uint32_t target) const;
   void expect_refusal();
+  flash::DomainIds domain_ids() const;
   std::vector<flash::TargetLook> look_at_all() const;
   void bring_back(std::vector<flash::TargetLook>* looks);
   void see_missed();

@@ -83,7 +83,8 @@ Bar match_bar(const IndexBarOptions& options) {
     const Nanos begin_ns = clock.now_ns();
     uint64_t hits = 0;
     for (uint32_t p = 0; p < prefixes; ++p) {
-      hits += index.match({ids.data() + uint64_t{p} * options.prefix_ids, options.prefix_ids}, 1);
+      hits += index.match(kDomainDefault,
+                          {ids.data() + uint64_t{p} * options.prefix_ids, options.prefix_ids}, 1);
     }
     const Nanos took_ns = clock.now_ns() - begin_ns;
     if (hits != uint64_t{prefixes} * options.prefix_ids) {

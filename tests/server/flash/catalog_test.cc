@@ -202,5 +202,17 @@ TEST(PageMemoryDeathTest, WithoutMemoryTheNewHandlerIsAsked) {
   EXPECT_EXIT(want_pages_without_memory(), testing::ExitedWithCode(3), "");
 }
 
+TEST(Catalog, AnEntrySaysTheDomainOfItsBlock) {
+  CatalogEntry entry = make_entry(1);
+  entry.domain = 7;
+  const FragmentInfo info = info_of(entry, 0, 0, 0);
+  EXPECT_EQ(info.block, (BlockId{entry.base, 0, 7}));
+  EXPECT_EQ(info.mark.domain, 7u);
+  CatalogEntry other = entry;
+  EXPECT_TRUE(is_same(entry, other));
+  other.domain = 8;
+  EXPECT_FALSE(is_same(entry, other));
+}
+
 }  // namespace
 }  // namespace varve::flash

@@ -73,12 +73,14 @@ ConstByteSpan TestFragment::extent(uint32_t i) const {
   return {memory->page(table[i].page_offset), table[i].stored_bytes};
 }
 
-void FakeUser::on_killed(const BaseId& base, const Attempt& limit) {
-  Attempt& known_limit = killed[base];
+void FakeUser::on_killed(uint32_t domain, const BaseId& base, const Attempt& limit) {
+  Attempt& known_limit = killed[{.base = base, .domain = domain}];
   if (!is_killed(limit, known_limit)) known_limit = limit;
   for (auto at = known.begin(); at != known.end();) {
     const auto found = at++;
-    if (found->first.base != base || !is_killed(found->second.attempt, known_limit)) continue;
+    if (found->first.base != base || found->first.domain != domain ||
+        !is_killed(found->second.attempt, known_limit))
+      continue;
     const Place place = found->second.place;
     known.erase(found);
     flash->release(place);
@@ -87,7 +89,7 @@ void FakeUser::on_killed(const BaseId& base, const Attempt& limit) {
 
 bool FakeUser::on_recovered(const FragmentInfo& fragment) {
   told.push_back(fragment);
-  const auto limit = killed.find(fragment.block.base);
+  const auto limit = killed.find({.base = fragment.block.base, .domain = fragment.block.domain});
   if (limit != killed.end() && is_killed(fragment.attempt, limit->second)) return false;
   auto found = known.find(fragment.block);
   if (found == known.end()) {
@@ -345,6 +347,7 @@ TestFragment* Rig::append(uint64_t seed, uint32_t extents, uint32_t extent_bytes
                           uint32_t target) {
   auto made = std::make_unique<TestFragment>(seed, extents, extent_bytes, next_attempt(target));
   TestFragment& f = *made;
+  f.block.domain = mark.domain;
   const uint32_t slice = slice_of_block(f.block);
   Shard& shard = *shards_[shard_of_block(f.block)];
   auto& header = *reinterpret_cast<FragmentHeader*>(f.memory->page(0));
@@ -404,7 +407,7 @@ uint32_t Rig::fill(uint64_t first_seed) {
 Status Rig::kill(const BlockId& block, uint32_t target, uint32_t away) {
   Shard& shard = *shards_[shard_of_block(block)];
   const Attempt limit{super(target).boot_generation, 0, counter_};
-  shard.user.on_killed(block.base, limit);
+  shard.user.on_killed(block.domain, block.base, limit);
   struct Waiting {
     Kill kill;
     bool done = false;
@@ -412,6 +415,7 @@ Status Rig::kill(const BlockId& block, uint32_t target, uint32_t away) {
   waiting.kill.target = target;
   waiting.kill.slice = slice_of_block(block);
   waiting.kill.base = block.base;
+  waiting.kill.domain = block.domain;
   waiting.kill.limit = limit;
   waiting.kill.away = away;
   waiting.kill.owner = &waiting;

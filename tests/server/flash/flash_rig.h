@@ -42,7 +42,7 @@ class FakeUser final : public FlashUser {
     uint64_t age = 0;
   };
   bool on_recovered(const FragmentInfo& fragment) override;
-  void on_killed(const BaseId& base, const Attempt& limit) override;
+  void on_killed(uint32_t domain, const BaseId& base, const Attempt& limit) override;
   void on_target_failed(uint32_t target) override { failed.push_back(target); }
   void on_lost(const BlockId& block, const Place& place, DropReason reason) override;
   Verdict on_reclaim(const BlockId& block, const Place& place) override;
@@ -60,7 +60,7 @@ class FakeUser final : public FlashUser {
   std::set<DropReason> reasons;  // of lost
   std::vector<uint32_t> failed;  // targets, in the order told
   std::vector<FragmentInfo> told;
-  std::map<BaseId, Attempt> killed;  // the limits of records, those of this start included
+  std::map<BlockId, Attempt> killed;  // the limits of records, those of this start included
   uint64_t age = 0;
   uint32_t room_asks = 0, room_pages = 0, moves = 0;
   bool may_evict = true;         // on_room_wanted evicts the oldest unpinned
@@ -138,8 +138,8 @@ class Rig {
   }
 
   ManualClock clock;
-  LineageMark mark;     // of appends from now on
-  Limbo append_limbo;   // of appends from now on
+  LineageMark mark{.domain = kDomainDefault};  // of appends from now on
+  Limbo append_limbo;                          // of appends from now on
   uint32_t absent = 0;  // bit t: target t is not there at the next start (its device has failed)
   RigOptions options;
   std::vector<std::unique_ptr<TestFragment>> appended;  // every one, of all starts

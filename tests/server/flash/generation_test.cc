@@ -44,7 +44,7 @@ TEST(Generation, ARaisedDomainEndsAllAndFreesTheRowsOfItsLineages) {
 
 TEST(Generation, AFullTableRefusesALineageAndTakesItsDomain) {
   Generations rows;
-  for (uint64_t lineage = 1; lineage <= kDomainsMax; ++lineage)
+  for (uint64_t lineage = 1; lineage <= kGenerationsMax; ++lineage)
     rows = after(rows, lineage, 1);
   uint32_t generation = 0;
   const Result<Generations> more = raised(rows, 1, 999, &generation);
@@ -76,12 +76,12 @@ TEST(Generation, MergedTablesHaveTheLargerOfEach) {
 // Two full tables without a row in common: the domain is raised, so that nothing comes back.
 TEST(Generation, TooManyRowsTogetherEndTheDomain) {
   Generations a, b;
-  for (uint64_t lineage = 1; lineage <= kDomainsMax; ++lineage) {
+  for (uint64_t lineage = 1; lineage <= kGenerationsMax; ++lineage) {
     a.push_back({.domain = 1, .lineage = lineage, .lineage_generation = 1});
     b.push_back({.domain = 1, .lineage = 1000 + lineage, .lineage_generation = 1});
   }
   const Generations all = merged(a, b);
-  EXPECT_LE(all.size(), kDomainsMax);
+  EXPECT_LE(all.size(), kGenerationsMax);
   EXPECT_TRUE(is_old(all, current_mark(a, 1, 3)));
   EXPECT_TRUE(is_old(all, current_mark(b, 1, 1003)));
 }
@@ -191,6 +191,76 @@ TEST(Generation, APowerCutDuringARaiseLeavesTheOldOrTheNewTable) {
     EXPECT_TRUE(raised_now || !answered) << cut;
     EXPECT_EQ(found(rig, f), !raised_now) << cut;
   }
+}
+
+// --- domains
+
+TEST(Generation, ARaiseEndsNothingOfAnotherDomain) {
+  uint32_t generation = 0;
+  Generations rows = *raised({}, 2, kOne, &generation);
+  rows = after(rows, kOne, 1);
+  rows = after(rows, 0, 1);  // and drops rows of its own lineages
+  EXPECT_EQ(current_mark(rows, 2, kOne), (LineageMark{2, 0, kOne, 1}));
+  EXPECT_FALSE(is_old(rows, {2, 0, kTwo, 0}));
+  EXPECT_TRUE(is_old(rows, {2, 0, kOne, 0}));
+  EXPECT_TRUE(is_old(rows, {1, 0, kTwo, 0}));
+  EXPECT_EQ(rows.size(), 2u);
+}
+
+TEST(Generation, MergedTablesKeepDomainsApart) {
+  uint32_t generation = 0;
+  const Generations a = *raised({}, 2, kOne, &generation);
+  const Generations b = after({}, 0, 1);
+  for (const Generations& all : {merged(a, b), merged(b, a)}) {
+    EXPECT_EQ(all.size(), 2u);
+    EXPECT_EQ(domain_generation(all, 1), 1u);
+    EXPECT_EQ(domain_generation(all, 2), 0u);
+    EXPECT_FALSE(is_old(all, current_mark(a, 2, kOne)));
+    EXPECT_TRUE(is_old(all, {2, 0, kOne, 0}));
+  }
+}
+
+// The domain whose lineages fill the table pays for it, not the one with a row of its own.
+TEST(Generation, TooManyRowsTogetherEndTheDomainThatHasMostOfThem) {
+  Generations a = {{.domain = 1, .domain_generation = 4}, {.domain = 1, .lineage = kOne}};
+  Generations b;
+  for (uint64_t lineage = 1; lineage <= kGenerationsMax; ++lineage)
+    b.push_back({.domain = 2, .lineage = lineage, .lineage_generation = 1});
+  a[1].domain_generation = 4;
+  a[1].lineage_generation = 3;
+  const Generations all = merged(a, b);
+  EXPECT_EQ(all.size(), 3u);
+  EXPECT_EQ(current_mark(all, 1, kOne), (LineageMark{1, 4, kOne, 3}));
+  EXPECT_EQ(domain_generation(all, 2), 1u);
+}
+
+TEST(Generation, ADomainHasItsShareOfTheTable) {
+  DomainIds domains;
+  EXPECT_EQ(generations_max(domains), kGenerationsMax);
+  while (domains.ids.size() < kDomainsMax)
+    domains.ids.push_back(++domains.last);
+  EXPECT_EQ(generations_max(domains), 2u);
+  Generations rows;
+  uint32_t generation = 0;
+  for (uint64_t lineage = 1; lineage <= 2; ++lineage)
+    rows = *raised(rows, 1, lineage, &generation, 2);
+  EXPECT_EQ(raised(rows, 1, 3, &generation, 2).error().code(), Code::kNoSpace);
+  EXPECT_TRUE(raised(rows, 1, 2, &generation, 2).has_value());
+  EXPECT_TRUE(raised(rows, 1, 0, &generation, 2).has_value());
+  EXPECT_TRUE(raised(rows, 2, 3, &generation, 2).has_value());
+  // Taken when there were fewer of them: refused by name, never beyond the table.
+  for (uint64_t lineage = 3; lineage <= kGenerationsMax; ++lineage)
+    rows = *raised(rows, 1, lineage, &generation);
+  EXPECT_EQ(raised(rows, 2, 0, &generation, 2).error().code(), Code::kNoSpace);
+}
+
+TEST(Generation, RowsOfDroppedDomainsGoAndThoseOfALostListStay) {
+  const DomainIds domains{.ids = {1, 4}, .last = 5};
+  const Generations rows = kept(
+      {{.domain = 1}, {.domain = 2}, {.domain = 4, .lineage = 9}, {.domain = 5}, {.domain = 6}},
+      domains);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_TRUE(rows[0].domain == 1 && rows[1].domain == 4 && rows[2].domain == 6);
 }
 
 }  // namespace

@@ -382,7 +382,7 @@ TEST(Recover, FragmentsOfAnOldGenerationAreDropped) {
     const ByteSpan bytes = rig.platter(0).bytes().subspan(bytes_of(page), kPageBytes);
     auto super = load<Superblock>(bytes);
     super.generation_count = 1;
-    super.generations[0].domain = 0;
+    super.generations[0].domain = kDomainDefault;
     super.generations[0].domain_generation = 1;
     super.crc = 0;
     super.crc = crc32c(0, bytes_view(super));
@@ -416,7 +416,7 @@ TEST(Recover, UnreadableSegmentHeaderIsReplacedByTheFooter) {
     rig.device(0).sector_error_set(bytes_of(geometry->segment_page(0, segment)), kPageBytes);
     rig.recover();
     EXPECT_EQ(rig.user().known.size(), 12u);
-    EXPECT_TRUE(rig.user().killed.contains(killed->block.base));
+    EXPECT_TRUE(rig.user().killed.contains({killed->block.base, 0, killed->block.domain}));
     EXPECT_EQ(rig.metric("unreadable_segments_total"), 0);
     EXPECT_TRUE(rig.read_back(rig.appended[1]->block, *rig.appended[1]).ok());
     rig.power_cut();

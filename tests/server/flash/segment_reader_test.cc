@@ -86,6 +86,9 @@ TEST(SegmentReader, AnotherBlockFormatOrAttemptIsRefused) {
   Lead block(world, *world.f, place);
   block.read.block = test_block(2);
   EXPECT_EQ(block.go().code(), Code::kCorrupt);
+  Lead domain(world, *world.f, place);
+  domain.read.block.domain = 2;
+  EXPECT_EQ(domain.go().code(), Code::kCorrupt);
   Lead attempt(world, *world.f, place);
   attempt.read.attempt = {9, 9, 9};
   EXPECT_EQ(attempt.go().code(), Code::kCorrupt);

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "server/flash/flash.h"
+#include "server/flash/generation.h"
 #include "server/flash/segment.h"
 
 namespace varve::flash {
@@ -173,20 +174,15 @@ TEST(Superblock, SenselessGeometryWithAValidChecksumIsRefused) {
   EXPECT_FALSE(with([](Superblock& s) { s.segments_per_slice = 60000; }).has_value());
   EXPECT_FALSE(with([](Superblock& s) { s.checkpoint_pages = 0; }).has_value());
   EXPECT_FALSE(with([](Superblock& s) { s.generation_count = 65; }).has_value());
-  // Of a domain that is not this node's, or where the next raise would begin anew.
-  EXPECT_FALSE(with([](Superblock& s) {
-                 s.generation_count = 2;
-                 s.generations[1].domain = 1;
-               }).has_value());
-  EXPECT_FALSE(with([](Superblock& s) {
-                 s.generation_count = 1;
-                 s.generations[0].domain_generation = ~0u;
-               }).has_value());
-  EXPECT_FALSE(with([](Superblock& s) {
-                 s.generation_count = 1;
-                 s.generations[0].lineage_generation = ~0u;
-               }).has_value());
-  EXPECT_TRUE(with([](Superblock& s) { s.generation_count = 1; }).has_value());
+  // Of no domain, one twice, or where the next raise would begin anew.
+  const auto with_rows = [&](const Generations& rows) {
+    return with([&](Superblock& s) { rows_set(s, rows); });
+  };
+  EXPECT_FALSE(with_rows({{.domain = 0}}).has_value());
+  EXPECT_FALSE(with_rows({{.domain = 1}, {.domain = 2}, {.domain = 1}}).has_value());
+  EXPECT_FALSE(with_rows({{.domain = 1, .domain_generation = ~0u}}).has_value());
+  EXPECT_FALSE(with_rows({{.domain = 1, .lineage_generation = ~0u}}).has_value());
+  EXPECT_TRUE(with_rows({{.domain = 1}, {.domain = 1, .lineage = 5}, {.domain = 2}}).has_value());
   EXPECT_TRUE(with([](Superblock&) {}).has_value());
 }
 
@@ -352,6 +348,45 @@ TEST(Superblock, BlankTargetsTakeTheSlicesOfThoseThereAre) {
   looks[0] = {.blank = true, .boot_generation = 0, .slices = 0, .capacity_bytes = 2 * kGiB};
   EXPECT_EQ(common_start(looks, 1)->slices, 4u);  // of the smallest: 2 GiB
   EXPECT_EQ(common_start(looks, 5)->slices, 8u);  // every shard has one
+}
+
+// From the superblock of a target or the list of the node: a start has them of neither any more.
+TEST(Superblock, GenerationsOfADroppedDomainLeaveWithTheNextStart) {
+  const Generations rows = {{.domain = 1, .domain_generation = 3},
+                            {.domain = 2, .domain_generation = 4},
+                            {.domain = 9, .domain_generation = 5}};
+  const DomainIds domains{.ids = {1}, .last = 2};
+  TargetLook look;
+  look.slices = 4;
+  look.generations = rows;
+  const auto start = common_start({&look, 1}, 1, domains);
+  ASSERT_TRUE(start.has_value());
+  ASSERT_EQ(start->generations.size(), 2u);  // of 9 nothing is known: its list may come back
+  World world;
+  ASSERT_TRUE(world.prepare().has_value());
+  for (uint32_t page = 0; page < 2; ++page) {
+    Superblock super = world.super(page);
+    rows_set(super, rows);
+    world.put(page, super);
+  }
+  world.options.domains = domains;
+  const auto info = world.prepare();
+  ASSERT_TRUE(info.has_value());
+  EXPECT_EQ(rows_of(info->super).size(), 2u);
+  EXPECT_EQ(domain_generation(rows_of(info->super), 2), 0u);
+}
+
+// Rows of many domains that no list knows: two sound targets can have more of them than one table.
+TEST(Superblock, GenerationsOfTooManyDomainsAreRefused) {
+  TargetLook looks[2];
+  for (uint32_t t = 0; t < 2; ++t) {
+    looks[t].slices = 4;
+    for (uint32_t i = 0; i < kGenerationsMax; ++i)
+      looks[t].generations.push_back({.domain = 100 + t * 100 + i, .domain_generation = 1});
+  }
+  const auto start = common_start(looks, 1);
+  ASSERT_FALSE(start.has_value());
+  EXPECT_EQ(start.error().code(), Code::kCorrupt);
 }
 
 }  // namespace

@@ -94,8 +94,8 @@ TEST(IndexCoding, HidesWhatIsAwayFromReaders) {
   const BlockId block{id_of(1), 0};
   const std::vector<BaseId> ids = {id_of(1)};
   const Located gathered = insert_with(index, 1, BlockState::kAway, 0b110001);
-  EXPECT_EQ(index.ranks_of(id_of(1)), 0u);
-  EXPECT_EQ(index.match(ids, 1), 0u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 0u);
+  EXPECT_EQ(index.match(kDomainDefault, ids, 1), 0u);
   EXPECT_FALSE(index.find(block).has_value());
   EXPECT_EQ(index.thin_count(), 0u);
 
@@ -105,11 +105,12 @@ TEST(IndexCoding, HidesWhatIsAwayFromReaders) {
   EXPECT_EQ(index.find_any(block)->live, 0b110001);
   EXPECT_EQ(index.block_count(), 1u);
   uint32_t visited = 0, scanned = 0;
-  index.for_each_rank(*index.base_slot(id_of(1)), [&](uint32_t rank, const Located& where) {
-    EXPECT_EQ(rank, 0u);
-    EXPECT_EQ(where.block_slot, gathered.block_slot);
-    ++visited;
-  });
+  index.for_each_rank(*index.base_slot(kDomainDefault, id_of(1)),
+                      [&](uint32_t rank, const Located& where) {
+                        EXPECT_EQ(rank, 0u);
+                        EXPECT_EQ(where.block_slot, gathered.block_slot);
+                        ++visited;
+                      });
   index.scan(
       0, 100, [](void* count, const BlockId&, const Located&) { ++*static_cast<uint32_t*>(count); },
       &scanned);
@@ -119,8 +120,8 @@ TEST(IndexCoding, HidesWhatIsAwayFromReaders) {
 
   index.place_add(gathered, 1, place_at(1, 1));
   index.settle(gathered);
-  EXPECT_EQ(index.ranks_of(id_of(1)), 1u);
-  EXPECT_EQ(index.match(ids, 1), 1u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 1u);
+  EXPECT_EQ(index.match(kDomainDefault, ids, 1), 1u);
   EXPECT_EQ(index.find(block)->state, BlockState::kFlash);
   EXPECT_EQ(index.find(block)->block_slot, gathered.block_slot);
   EXPECT_EQ(index.away_count(), 0u);
@@ -128,8 +129,8 @@ TEST(IndexCoding, HidesWhatIsAwayFromReaders) {
   index.lease_add(gathered.base_slot);
   index.hide(gathered);  // leased or not
   EXPECT_EQ(index.away_count(), 1u);
-  EXPECT_EQ(index.ranks_of(id_of(1)), 0u);
-  EXPECT_EQ(index.match(ids, 1), 0u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 0u);
+  EXPECT_EQ(index.match(kDomainDefault, ids, 1), 0u);
   EXPECT_FALSE(index.find(block).has_value());
   EXPECT_EQ(index.find_any(block)->live, 0b110011) << "with all its places";
   EXPECT_EQ(index.thin_count(), 0u);
@@ -145,11 +146,11 @@ TEST(IndexCoding, ShowsOnlyTheSeenRanksOfABase) {
   index.insert({id_of(1), 1}, BlockState::kAway, &where);
   index.insert({id_of(1), 2}, BlockState::kMemory, nullptr);
   const std::vector<BaseId> ids = {id_of(1)};
-  EXPECT_EQ(index.ranks_of(id_of(1)), 0b101u);
-  EXPECT_EQ(index.match(ids, 1), 1u);
-  EXPECT_EQ(index.match(ids, 2), 0u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 0b101u);
+  EXPECT_EQ(index.match(kDomainDefault, ids, 1), 1u);
+  EXPECT_EQ(index.match(kDomainDefault, ids, 2), 0u);
   EXPECT_EQ(index.drop({id_of(1), 1})->block_slot, where.block_slot);
-  EXPECT_EQ(index.ranks_of(id_of(1)), 0b101u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 0b101u);
 }
 
 // Any subset of fragments of any scheme. Expect: k of them settle, and it is thin unless all are
@@ -187,7 +188,7 @@ TEST(IndexCoding, LosesOnePositionAndKeepsTheBlock) {
   const auto found = index.find({id_of(1), 0});
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->live, 0b101110);
-  EXPECT_EQ(index.ranks_of(id_of(1)), 1u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 1u);
   EXPECT_FALSE(index.position_of(*found, place_at(1, 4)).has_value());
   EXPECT_EQ(index.thin_count(), 1u);
   index.place_add(where, 4, place_at(2, 4));  // repaired, elsewhere

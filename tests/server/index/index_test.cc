@@ -41,24 +41,24 @@ static_assert(IndexBytes::kSiblings == 1);  // kSiblingBytesPerSlot of server/op
 
 TEST(Index, AnswersNothingWhenEmpty) {
   const Index index({.blocks_max = 8});
-  EXPECT_EQ(index.ranks_of(id_of(1)), 0u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 0u);
   EXPECT_FALSE(index.find({id_of(1), 0}).has_value());
-  EXPECT_FALSE(index.base_slot(id_of(1)).has_value());
+  EXPECT_FALSE(index.base_slot(kDomainDefault, id_of(1)).has_value());
   const std::vector<BaseId> ids = {id_of(1)};
-  EXPECT_EQ(index.match(ids, 1), 0u);
-  EXPECT_EQ(index.match({}, 1), 0u);
+  EXPECT_EQ(index.match(kDomainDefault, ids, 1), 0u);
+  EXPECT_EQ(index.match(kDomainDefault, {}, 1), 0u);
 }
 
 TEST(Index, APrefetchOfAnyIdChangesNothing) {
   Index index({.blocks_max = 4});
-  index.prefetch(id_of(1));
+  index.prefetch(kDomainDefault, id_of(1));
   EXPECT_EQ(index.base_count(), 0u);
   insert_on_flash(index, {id_of(1), 0}, place_of(1));
-  index.prefetch(id_of(1));
-  index.prefetch(id_of(2));
+  index.prefetch(kDomainDefault, id_of(1));
+  index.prefetch(kDomainDefault, id_of(2));
   EXPECT_EQ(index.base_count(), 1u);
-  EXPECT_EQ(index.ranks_of(id_of(1)), 1u);
-  EXPECT_EQ(index.ranks_of(id_of(2)), 0u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 1u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(2)), 0u);
 }
 
 TEST(Index, KeepsEveryFieldOfAPlaceAtItsExtremes) {
@@ -73,7 +73,7 @@ TEST(Index, KeepsEveryFieldOfAPlaceAtItsExtremes) {
   const auto found = index.find({id_of(1), kRanksMax - 1});
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(index.place_of(*found, 0), largest);
-  EXPECT_EQ(index.ranks_of(id_of(1)), 1u << (kRanksMax - 1));
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 1u << (kRanksMax - 1));
 }
 
 // X2 over enough ids that some share a 32-bit tag (about ten pairs), in two differently seeded
@@ -88,7 +88,7 @@ TEST(Index, FindsExactlyWhatIsThereAmongManyIds) {
     std::vector<BaseId> ids;
     for (uint32_t n = 0; n < kIds; ++n)
       ids.push_back(id_of(n));
-    ASSERT_EQ(index.match(ids, 1), kIds);
+    ASSERT_EQ(index.match(kDomainDefault, ids, 1), kIds);
     for (uint32_t n = 0; n < kIds; n += 3) {
       ASSERT_TRUE(index.remove({id_of(n), 0}).has_value());
     }
@@ -98,7 +98,7 @@ TEST(Index, FindsExactlyWhatIsThereAmongManyIds) {
       if (found) {
         ASSERT_EQ(index.place_of(*found, 0), place_of(n)) << n;
       }
-      ASSERT_EQ(index.ranks_of(id_of(n + kIds)), 0u);
+      ASSERT_EQ(index.ranks_of(kDomainDefault, id_of(n + kIds)), 0u);
     }
     EXPECT_EQ(index.block_count(), kIds - (kIds + 2) / 3);
   }
@@ -112,7 +112,7 @@ TEST(Index, TellsIdsApartThatDifferInOneBitOnly) {
     id.bytes[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
     insert_on_flash(index, {id, 0}, place_of(bit));
   }
-  EXPECT_EQ(index.ranks_of(root), 0u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, root), 0u);
   for (uint32_t bit = 0; bit < 256; ++bit) {
     BaseId id = root;
     id.bytes[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
@@ -133,7 +133,7 @@ TEST(Index, MatchStopsAtTheFirstIdThatLacksARankWhereverItIs) {
         index.insert({ids[n], rank}, BlockState::kMemory, nullptr);
       }
     }
-    ASSERT_EQ(index.match(ids, kRanks), gap);
+    ASSERT_EQ(index.match(kDomainDefault, ids, kRanks), gap);
   }
 }
 
@@ -142,7 +142,7 @@ TEST(Index, MatchAnswersADuplicateLikeAnyOtherId) {
   for (uint32_t n = 0; n < 2; ++n)
     index.insert({id_of(n), 0}, BlockState::kMemory, nullptr);
   const std::vector<BaseId> ids = {id_of(0), id_of(0), id_of(1), id_of(0), id_of(7), id_of(0)};
-  EXPECT_EQ(index.match(ids, 1), 4u);
+  EXPECT_EQ(index.match(kDomainDefault, ids, 1), 4u);
 }
 
 TEST(Index, MatchAgreesWithRanksOfOnRandomBatches) {
@@ -160,9 +160,9 @@ TEST(Index, MatchAgreesWithRanksOfOnRandomBatches) {
     const auto rank_count = static_cast<uint32_t>(random.between(1, 2));
     const uint32_t mask = (1u << rank_count) - 1;
     uint32_t expected = 0;
-    while (expected < ids.size() && (index.ranks_of(ids[expected]) & mask) == mask)
+    while (expected < ids.size() && (index.ranks_of(kDomainDefault, ids[expected]) & mask) == mask)
       ++expected;
-    ASSERT_EQ(index.match(ids, rank_count), expected);
+    ASSERT_EQ(index.match(kDomainDefault, ids, rank_count), expected);
   }
 }
 
@@ -201,8 +201,8 @@ TEST(Index, VisitsRanksInOrderAndLetsTheVisitorRemoveThem) {
   for (const uint32_t rank : {9u, 0u, 31u, 4u}) {
     insert_on_flash(index, {id_of(1), rank}, place_of(rank));
   }
-  const uint32_t slot = *index.base_slot(id_of(1));
-  EXPECT_EQ(index.base_at(slot), id_of(1));
+  const uint32_t slot = *index.base_slot(kDomainDefault, id_of(1));
+  EXPECT_EQ(index.block_at(slot, 0).base, id_of(1));
   std::vector<uint32_t> seen;
   index.for_each_rank(slot, [&](uint32_t rank, const Located& where) {
     EXPECT_EQ(index.place_of(where, 0), place_of(rank));
@@ -233,11 +233,11 @@ TEST(Index, LosesLeasedBytesButKeepsTheSlotUntilTheLeaseGoes) {
   const Located where = insert_on_flash(index, {id_of(1), 0}, place_of(1));
   index.lease_add(where.base_slot);
   EXPECT_EQ(index.drop({id_of(1), 0})->block_slot, where.block_slot);
-  EXPECT_EQ(index.ranks_of(id_of(1)), 0u);
+  EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(1)), 0u);
   EXPECT_FALSE(index.find({id_of(1), 0}).has_value());
-  EXPECT_FALSE(index.base_slot(id_of(1)).has_value());
+  EXPECT_FALSE(index.base_slot(kDomainDefault, id_of(1)).has_value());
   EXPECT_FALSE(index.drop({id_of(1), 0}).has_value());
-  EXPECT_EQ(index.base_at(where.base_slot), id_of(1));
+  EXPECT_EQ(index.block_at(where.base_slot, 0).base, id_of(1));
   EXPECT_EQ(index.leases(where.base_slot), 1u);
   EXPECT_EQ(index.block_count(), 0u);
   EXPECT_EQ(index.base_count(), 1u);
@@ -269,7 +269,7 @@ TEST(Index, ScansEveryBlockThatStaysExactlyOnce) {
       // Churn between the calls: what comes and goes may be seen or not.
       const uint32_t n = 100 + calls++ % 100;
       index.remove({id_of(n), n % 3});
-      if (index.ranks_of(id_of(1000 + n)) == 0) {
+      if (index.ranks_of(kDomainDefault, id_of(1000 + n)) == 0) {
         insert_on_flash(index, {id_of(1000 + n), 0}, place_of(n));
       }
     } while (cursor != 0);
@@ -303,11 +303,70 @@ TEST(Index, AllocatesNothingAfterConstruction) {
   for (uint32_t round = 0; round < 3; ++round) {
     for (const BaseId& id : ids)
       index.insert({id, 0}, BlockState::kMemory, nullptr);
-    index.match(ids, 1);
+    index.match(kDomainDefault, ids, 1);
     for (const BaseId& id : ids)
       index.remove({id, 0});
   }
   EXPECT_EQ(allocations, before);  // X1
+}
+
+// X2. Each step is done in one domain and looked at in the other.
+TEST(Index, TheSameIdInTwoDomainsIsTwo) {
+  Index index({.blocks_max = 8});
+  const BlockId one{id_of(1), 0, 1}, other{id_of(1), 0, 2};
+  const std::vector<BaseId> ids = {id_of(1)};
+  Located here, there;
+  ASSERT_EQ(index.insert(one, BlockState::kMemory, &here), Index::Insert::kDone);
+  EXPECT_FALSE(index.find(other).has_value());
+  EXPECT_FALSE(index.find_any(other).has_value());
+  EXPECT_FALSE(index.base_slot(2, id_of(1)).has_value());
+  EXPECT_EQ(index.ranks_of(2, id_of(1)), 0u);
+  EXPECT_EQ(index.match(2, ids, 1), 0u);
+  EXPECT_FALSE(index.remove(other).has_value());
+  EXPECT_FALSE(index.drop(other).has_value());
+  EXPECT_EQ(index.match(1, ids, 1), 1u);
+  ASSERT_EQ(index.insert(other, BlockState::kMemory, &there), Index::Insert::kDone);
+  EXPECT_NE(here.base_slot, there.base_slot);
+  EXPECT_EQ(index.block_at(here.base_slot, 0), one);
+  EXPECT_EQ(index.block_at(there.base_slot, 0), other);
+  index.lease_add(here.base_slot);
+  EXPECT_EQ(index.leases(there.base_slot), 0u);
+  index.place_add(here, 0, {.page = 1, .pages = 4, .lead_pages = 2});
+  index.place_add(there, 0, {.page = 9, .pages = 4, .lead_pages = 2});
+  EXPECT_FALSE(index.place_move(other, index.place_of(*index.find(one), 0), {.page = 30}));
+  EXPECT_TRUE(index.remove(other).has_value());  // not leased, whatever the other one is
+  EXPECT_TRUE(index.find(one).has_value());
+  EXPECT_EQ(index.match(1, ids, 1), 1u);
+  EXPECT_EQ(index.match(2, ids, 1), 0u);
+  index.lease_drop(here.base_slot);
+}
+
+// So many that two domains have the same tag for an id: then only the whole comparison tells them
+// apart.
+TEST(Index, OneIdInVeryManyDomainsIsAsMany) {
+  constexpr uint32_t kDomains = 300000;
+  Index index({.blocks_max = kDomains});
+  for (uint32_t d = 1; d <= kDomains; ++d)
+    ASSERT_EQ(index.insert({id_of(1), 0, d}, BlockState::kMemory, nullptr), Index::Insert::kDone);
+  const std::vector<BaseId> ids = {id_of(1)};
+  for (uint32_t d = 1; d <= kDomains; ++d) {
+    ASSERT_EQ(index.match(d, ids, 1), 1u);
+    ASSERT_EQ(index.block_at(*index.base_slot(d, id_of(1)), 0).domain, d);
+  }
+}
+
+TEST(Index, AScanSaysTheDomain) {
+  Index index({.blocks_max = 8});
+  for (const uint32_t domain : {1u, 7u})
+    index.insert({id_of(1), 3, domain}, BlockState::kMemory, nullptr);
+  std::vector<BlockId> seen;
+  index.scan(
+      0, 100,
+      [](void* context, const BlockId& block, const Located&) {
+        static_cast<std::vector<BlockId>*>(context)->push_back(block);
+      },
+      &seen);
+  EXPECT_EQ(seen, (std::vector<BlockId>{{id_of(1), 3, 1}, {id_of(1), 3, 7}}));
 }
 
 }  // namespace

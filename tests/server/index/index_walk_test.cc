@@ -56,9 +56,9 @@ class IndexWalk {
       check_one(block, held);
     }
     for (uint64_t n = 0; n < kIds; ++n)
-      ASSERT_EQ(index_.ranks_of(id_of(n)), seen[id_of(n)]);
+      ASSERT_EQ(index_.ranks_of(kDomainDefault, id_of(n)), seen[id_of(n)]);
     for (const auto& [slot, base] : leases_) {
-      ASSERT_EQ(index_.base_at(slot), base);
+      ASSERT_EQ(index_.block_at(slot, 0).base, base);
       ASSERT_EQ(index_.leases(slot), leases_.count(slot));
       bases.insert(base);
     }
@@ -193,7 +193,7 @@ class IndexWalk {
     blocks_.erase(block);
   }
   void lease(const BaseId& base) {
-    const auto slot = index_.base_slot(base);
+    const auto slot = index_.base_slot(kDomainDefault, base);
     if (!slot || leases_.size() >= 10) return;
     index_.lease_add(*slot);
     leases_.emplace(*slot, base);

@@ -86,7 +86,7 @@ TEST(Away, KeepsWhatIsLeftOfABlockWhoseTargetsFail) {
   Rig rig(coded());
   const uint32_t n = push_and_lose(rig);
   EXPECT_EQ(rig.match({n}).found(), 0u);
-  EXPECT_EQ(rig.index.ranks_of(rig.id(n)), 0u);
+  EXPECT_EQ(rig.index.ranks_of(kDomainDefault, rig.id(n)), 0u);
   EXPECT_EQ(rig.flash.fragments(), n) << "of each block the one in reach";
   EXPECT_EQ(rig.index.away_count(), n);
   EXPECT_EQ(rig.index.thin_count(), 0u) << "nothing for repair";
@@ -283,7 +283,7 @@ TEST(Away, HoldsWhatRecoveryStillLooksForFromEviction) {
   rig.flash.is_recovering = true;
   rig.flash.ok[2] = false;
   ASSERT_TRUE(find(rig, 1, 0));
-  const uint32_t slot = *rig.index.base_slot(rig.id(1));
+  const uint32_t slot = *rig.index.base_slot(kDomainDefault, rig.id(1));
   EXPECT_EQ(rig.operations->catalog().evict(slot), 0u);
   rig.flash.is_recovering = false;
   recovery_ends(rig);

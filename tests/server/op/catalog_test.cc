@@ -84,12 +84,13 @@ TEST(Catalog, EvictsNothingThatWasRecoveredBeforeEveryLeaseOfTheLastLifeIsOver) 
   rig.push({1});
   Catalog& catalog = rig.operations->catalog();
   EXPECT_TRUE(catalog.recovered(fragment(rig, 2, 1, 1, place_at(0))));
-  EXPECT_TRUE(catalog.in_grace(*rig.index.base_slot(rig.id(2))));
-  EXPECT_EQ(catalog.evict(*rig.index.base_slot(rig.id(2))), 0u);
+  EXPECT_TRUE(catalog.in_grace(*rig.index.base_slot(kDomainDefault, rig.id(2))));
+  EXPECT_EQ(catalog.evict(*rig.index.base_slot(kDomainDefault, rig.id(2))), 0u);
   EXPECT_EQ(catalog.reclaim(rig.block(2), place_at(0)), Verdict::kReinsert);
-  EXPECT_GT(catalog.evict(*rig.index.base_slot(rig.id(1))), 0u) << "pushed at this boot";
+  EXPECT_GT(catalog.evict(*rig.index.base_slot(kDomainDefault, rig.id(1))), 0u)
+      << "pushed at this boot";
   rig.run_for(500 * kMillisecond);
-  EXPECT_FALSE(catalog.in_grace(*rig.index.base_slot(rig.id(2))));
+  EXPECT_FALSE(catalog.in_grace(*rig.index.base_slot(kDomainDefault, rig.id(2))));
 }
 
 TEST(Catalog, EvictsAllRanksOfABaseTogether) {
@@ -99,9 +100,9 @@ TEST(Catalog, EvictsAllRanksOfABaseTogether) {
   rig.push({1}, 0);
   rig.push({1}, 1);
   EXPECT_EQ(rig.flash.fragments(), 2u);
-  EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(rig.id(1))), 0u);
+  EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(kDomainDefault, rig.id(1))), 0u);
   EXPECT_EQ(rig.flash.fragments(), 0u);
-  EXPECT_EQ(rig.index.ranks_of(rig.id(1)), 0u);
+  EXPECT_EQ(rig.index.ranks_of(kDomainDefault, rig.id(1)), 0u);
   EXPECT_EQ(rig.index.block_count(), 0u);
   rig.expect_at_rest();
   EXPECT_EQ(rig.arena.free_pages(), rig.arena.page_count()) << "DRAM copies are gone too";
@@ -111,13 +112,13 @@ TEST(Catalog, LeavesAloneWhatIsLeasedOrBeingWritten) {
   Rig rig;
   rig.push({1});
   const Rig::Matched matched = rig.match({1}, 1000);
-  const uint32_t leased = *rig.index.base_slot(rig.id(1));
+  const uint32_t leased = *rig.index.base_slot(kDomainDefault, rig.id(1));
   EXPECT_EQ(rig.operations->catalog().evict(leased), 0u);
   rig.flash.hold_appends = true;
   const GrantLoan loan = rig.reserve({2}).loans[0];
   rig.fill(loan, 2);
   EXPECT_TRUE(rig.commit(loan).ok());
-  EXPECT_EQ(rig.operations->catalog().evict(*rig.index.base_slot(rig.id(2))), 0u);
+  EXPECT_EQ(rig.operations->catalog().evict(*rig.index.base_slot(kDomainDefault, rig.id(2))), 0u);
   rig.release(matched.lease);
   EXPECT_GT(rig.operations->catalog().evict(leased), 0u);
   rig.flash.let_go();
@@ -261,7 +262,7 @@ TEST(Catalog, LetsReclaimDropAnOldBlockWithItsSiblings) {
   EXPECT_EQ(catalog.reclaim(rig.block(0, 0), place), Verdict::kReinsert);
   EXPECT_TRUE(rig.flash.holds(sibling)) << "not inside the upcall";
   rig.settle();
-  EXPECT_EQ(rig.index.ranks_of(rig.id(0)), 0u);
+  EXPECT_EQ(rig.index.ranks_of(kDomainDefault, rig.id(0)), 0u);
   EXPECT_FALSE(rig.flash.holds(sibling));
   EXPECT_FALSE(rig.flash.holds(place));
   const flash::Place young = rig.place_of(rig.block(39, 0));
@@ -282,7 +283,7 @@ TEST(Catalog, LetsReclaimDropAnOldBlockAtOnce) {
   }
   const flash::Place place = rig.place_of(rig.block(0));
   EXPECT_EQ(rig.operations->catalog().reclaim(rig.block(0), place), Verdict::kDropped);
-  EXPECT_EQ(rig.index.ranks_of(rig.id(0)), 0u);
+  EXPECT_EQ(rig.index.ranks_of(kDomainDefault, rig.id(0)), 0u);
   EXPECT_TRUE(rig.flash.holds(place)) << "flash counts its pages itself";
 }
 
@@ -294,6 +295,43 @@ TEST(Catalog, GivesThePlaceBackWhenABlockVanishedWhileItWasWritten) {
   const flash::Place place = rig.place_of(rig.block(1));
   rig.operations->catalog().placed(*block, 0, place);  // it is not in memory only
   EXPECT_FALSE(rig.flash.holds(place));
+}
+
+TEST(Catalog, AnEvictionTakesNothingOfAnotherDomain) {
+  Rig rig;
+  for (const uint32_t domain : {1u, 2u}) {
+    rig.domain = domain;
+    rig.push({1});
+  }
+  EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(2, rig.id(1))), 0u);
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  rig.domain = 1;
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.finish(*pull);
+  EXPECT_EQ(pull->code(0), Code::kOk);
+  rig.expect_bytes(*pull, {1});
+}
+
+// What reclaim and rot say of a block is of that of its domain, though the id is another's too.
+TEST(Catalog, NewsOfABlockAreOfItsDomain) {
+  Rig rig;
+  flash::Place places[3];
+  for (const uint32_t domain : {1u, 2u}) {
+    rig.domain = domain;
+    rig.push({1});
+    places[domain] = rig.place_of(rig.block(1));
+  }
+  Catalog& catalog = rig.operations->catalog();
+  EXPECT_FALSE(catalog.is_live({rig.id(1), 0, 1}, places[2]));
+  EXPECT_EQ(catalog.reclaim({rig.id(1), 0, 1}, places[2]), Verdict::kDead);
+  catalog.lost({rig.id(1), 0, 2}, places[1], flash::DropReason::kRot);
+  EXPECT_TRUE(catalog.is_live({rig.id(1), 0, 1}, places[1]));
+  catalog.lost({rig.id(1), 0, 2}, places[2], flash::DropReason::kRot);
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  rig.domain = 1;
+  EXPECT_EQ(rig.match({1}).found(), 1u);
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ TEST_P(Coding, EvictsAllFragmentsTogether) {
   const Scheme scheme = GetParam();
   Rig rig(coded(scheme, scheme.width() + 1));
   rig.push({1, 2});
-  EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(rig.id(1))), 0u);
+  EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(kDomainDefault, rig.id(1))), 0u);
   EXPECT_EQ(rig.flash.fragments(), scheme.width());
   EXPECT_EQ(rig.match({2}).found(), 1u);
 }

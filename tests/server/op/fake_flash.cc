@@ -96,7 +96,7 @@ void FakeFlash::kill(flash::Kill& kill) {
 }
 
 void FakeFlash::raise(flash::Raise& raise) {
-  VARVE_ASSERT(raise.rows.size() <= flash::kDomainsMax);
+  VARVE_ASSERT(raise.rows.size() <= flash::kGenerationsMax);
   queue_.push_back(Work{.raise = &raise, .due_ns = reactor_.now_ns() + latency_ns});
   arm();
 }
@@ -185,7 +185,7 @@ void FakeFlash::finish(const Work& work) {
     flash::Kill& kill = *work.kill;
     kill.status = ok[kill.target] ? fail_kills : Status::unavailable("target");
     if (kill.status.ok()) {
-      killed.push_back({kill.target, kill.slice, kill.away, kill.base, kill.limit});
+      killed.push_back({kill.target, kill.slice, kill.away, kill.base, kill.limit, kill.domain});
     }
     return kill.on_done(kill);
   }
@@ -219,7 +219,7 @@ void FakeFlash::finish_append(flash::Append& append) {
     return append.on_done(append);
   }
   Fragment fragment;
-  fragment.block = BlockId{.base = append.header->base, .rank = append.header->rank};
+  fragment.block = {append.header->base, append.header->rank, append.header->domain};
   const uint32_t header_pages = flash::header_pages_of(append.header->extent_count);
   append.header->header_pages = header_pages;
   append.header->pages = append.pages;

@@ -53,6 +53,7 @@ class FakeFlash final : public flash::Flash {
     uint32_t target = 0, slice = 0, away = 0;
     BaseId base;
     Attempt limit;
+    uint32_t domain = 0;
   };
   std::vector<Killed> killed;  // records that were flushed
   flash::Generations rows;     // as of the last raise that ended well

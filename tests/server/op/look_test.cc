@@ -18,12 +18,14 @@ TEST(Look, NamesTheTierOfEveryRun) {
   Rig rig(options);
   rig.push({0, 1, 2}, 0);
   rig.push({0, 1}, 1);
-  EXPECT_EQ(look_tier(*rig.context, rig.id(0), 2), TierKind::kDram);
-  EXPECT_EQ(look_tier(*rig.context, rig.id(2), 2), TierKind::kNone) << "a rank is missing";
-  EXPECT_EQ(look_tier(*rig.context, rig.id(2), 1), TierKind::kDram);
-  EXPECT_EQ(look_tier(*rig.context, rig.id(7), 1), TierKind::kNone);
+  EXPECT_EQ(look_tier(*rig.context, kDomainDefault, rig.id(0), 2), TierKind::kDram);
+  EXPECT_EQ(look_tier(*rig.context, kDomainDefault, rig.id(2), 2), TierKind::kNone)
+      << "a rank is missing";
+  EXPECT_EQ(look_tier(*rig.context, kDomainDefault, rig.id(2), 1), TierKind::kDram);
+  EXPECT_EQ(look_tier(*rig.context, kDomainDefault, rig.id(7), 1), TierKind::kNone);
   rig.drop_from_dram(1, 1);
-  EXPECT_EQ(look_tier(*rig.context, rig.id(1), 2), TierKind::kFlash) << "the slowest rank decides";
+  EXPECT_EQ(look_tier(*rig.context, kDomainDefault, rig.id(1), 2), TierKind::kFlash)
+      << "the slowest rank decides";
 }
 
 TEST(Look, TellsOfEveryRankAndFragment) {
@@ -33,7 +35,7 @@ TEST(Look, TellsOfEveryRankAndFragment) {
   rig.push({0}, 0);
   rig.push({0}, 1);
   rig.drop_from_dram(0, 0);
-  const BaseLook look = look_base(*rig.context, rig.id(0));
+  const BaseLook look = look_base(*rig.context, kDomainDefault, rig.id(0));
   ASSERT_EQ(look.blocks.size(), 2u);
   EXPECT_FALSE(look.recovering);
   EXPECT_EQ(look.leases, 0u);
@@ -48,16 +50,16 @@ TEST(Look, TellsOfEveryRankAndFragment) {
     EXPECT_TRUE(block.pieces[0].readable);
     EXPECT_TRUE(rig.flash.holds(block.pieces[0].place));
   }
-  EXPECT_TRUE(look_base(*rig.context, rig.id(5)).blocks.empty());
+  EXPECT_TRUE(look_base(*rig.context, kDomainDefault, rig.id(5)).blocks.empty());
 }
 
 TEST(Look, KnowsALease) {
   Rig rig;
   rig.push({0});
   const auto matched = rig.match({0}, 1000);
-  EXPECT_EQ(look_base(*rig.context, rig.id(0)).leases, 1u);
+  EXPECT_EQ(look_base(*rig.context, kDomainDefault, rig.id(0)).leases, 1u);
   rig.release(matched.lease);
-  EXPECT_EQ(look_base(*rig.context, rig.id(0)).leases, 0u);
+  EXPECT_EQ(look_base(*rig.context, kDomainDefault, rig.id(0)).leases, 0u);
 }
 
 // What lies on a target that fails is no hit from that moment on, whatever the index still says.
@@ -65,11 +67,12 @@ TEST(Look, MissesWhatIsGone) {
   Rig rig;
   rig.push({0});
   rig.drop_from_dram(0);
-  const uint32_t target = look_base(*rig.context, rig.id(0)).blocks[0].pieces[0].place.target;
+  const uint32_t target =
+      look_base(*rig.context, kDomainDefault, rig.id(0)).blocks[0].pieces[0].place.target;
   rig.flash.ok[target] = false;
   rig.context->catalog->target_failed(target);
-  EXPECT_EQ(look_tier(*rig.context, rig.id(0), 1), TierKind::kNone);
-  const BaseLook look = look_base(*rig.context, rig.id(0));
+  EXPECT_EQ(look_tier(*rig.context, kDomainDefault, rig.id(0), 1), TierKind::kNone);
+  const BaseLook look = look_base(*rig.context, kDomainDefault, rig.id(0));
   ASSERT_EQ(look.blocks.size(), 1u);
   EXPECT_FALSE(look.blocks[0].pieces[0].readable);
 }
@@ -81,15 +84,23 @@ TEST(Look, ChangesNothing) {
   const uint64_t resident = rig.tier.used_bytes(Budget::kResident);
   const uint32_t oldest = rig.context->eviction.victim(0, ~0u);
   for (int i = 0; i < 10; ++i) {
-    (void)look_tier(*rig.context, rig.id(0), 1);
-    (void)look_base(*rig.context, rig.id(0));
-    (void)look_tier(*rig.context, rig.id(1), 1);
+    (void)look_tier(*rig.context, kDomainDefault, rig.id(0), 1);
+    (void)look_base(*rig.context, kDomainDefault, rig.id(0));
+    (void)look_tier(*rig.context, kDomainDefault, rig.id(1), 1);
   }
   EXPECT_EQ(rig.context->eviction.victim(0, ~0u), oldest);
   EXPECT_EQ(rig.tier.used_bytes(Budget::kResident), resident);
   EXPECT_EQ(rig.flash.lead_reads + rig.flash.extent_reads, 0u);
   EXPECT_EQ(rig.context->metrics.match_parts.value(), 0u);
   rig.expect_at_rest();
+}
+
+TEST(Look, SeesOneDomainOnly) {
+  Rig rig;
+  rig.push({1});
+  EXPECT_EQ(look_tier(*rig.context, 2, rig.id(1), 1), TierKind::kNone);
+  EXPECT_TRUE(look_base(*rig.context, 2, rig.id(1)).blocks.empty());
+  EXPECT_EQ(look_base(*rig.context, 1, rig.id(1)).blocks.size(), 1u);
 }
 
 }  // namespace

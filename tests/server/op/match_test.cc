@@ -47,8 +47,8 @@ TEST(Match, LeasesWhatItFoundAndOnlyThat) {
   rig.push({0, 1, 3});
   const Rig::Matched matched = rig.match({0, 1, 2, 3}, 1000);
   ASSERT_NE(matched.lease, 0u);
-  EXPECT_EQ(rig.index.leases(*rig.index.base_slot(rig.id(1))), 1u);
-  EXPECT_EQ(rig.index.leases(*rig.index.base_slot(rig.id(3))), 0u);
+  EXPECT_EQ(rig.index.leases(*rig.index.base_slot(kDomainDefault, rig.id(1))), 1u);
+  EXPECT_EQ(rig.index.leases(*rig.index.base_slot(kDomainDefault, rig.id(3))), 0u);
   rig.release(matched.lease);
   rig.expect_at_rest();
 }
@@ -92,7 +92,7 @@ TEST(Match, FeedsRecencyFromLeafToRoot) {
   std::vector<BaseId> order;
   for (uint32_t slot = rig.eviction->victim(0, kNoSlot); slot != kNoSlot;
        slot = rig.eviction->victim(0, slot)) {
-    order.push_back(rig.index.base_at(slot));
+    order.push_back(rig.index.block_at(slot, 0).base);
   }
   EXPECT_EQ(order, (std::vector<BaseId>{rig.id(2), rig.id(1), rig.id(0)}));
 }
@@ -111,6 +111,24 @@ TEST(Match, SaysWhenTheIndexIsStillBeingRebuilt) {
   EXPECT_FALSE(back) << "never inside the call";
   ASSERT_TRUE(rig.run_until([&] { return back; }));
   EXPECT_TRUE(part.recovering);
+}
+
+TEST(Match, AnIdOfAnotherDomainIsAMissAndPinsNothing) {
+  Rig rig;
+  rig.push({1, 2});
+  rig.domain = 2;
+  const Rig::Matched none = rig.match({1, 2}, 500);
+  EXPECT_EQ(none.found(), 0u);
+  EXPECT_EQ(none.lease, 0u);
+  rig.push({1});
+  EXPECT_EQ(rig.match({1, 2}).found(), 1u);
+  const Rig::Matched leased = rig.match({1}, 500);
+  rig.domain = 1;
+  EXPECT_EQ(rig.match({1, 2}).found(), 2u);
+  EXPECT_EQ(rig.index.leases(*rig.index.base_slot(1, rig.id(1))), 0u);
+  EXPECT_EQ(rig.index.leases(*rig.index.base_slot(2, rig.id(1))), 1u);
+  rig.release(leased.lease);
+  rig.expect_at_rest();
 }
 
 }  // namespace

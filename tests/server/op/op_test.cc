@@ -157,7 +157,8 @@ TEST_P(OpWalk, BringsEveryPartBackWithRightBytesAndLeavesNothing) {
         break;
       case 8:
         rig.flash.fail_reads = random.chance(100) ? Status::io("read", 5) : Status();
-        if (const auto slot = rig.index.base_slot(rig.id(n)); slot && random.chance(300)) {
+        if (const auto slot = rig.index.base_slot(kDomainDefault, rig.id(n));
+            slot && random.chance(300)) {
           rig.operations->catalog().evict(*slot);
         }
         break;

@@ -230,14 +230,14 @@ TEST(Pull, KeepsWhatItReadsInTheIndexAfterItsLeaseRanOut) {
   pull->part.lease_required = true;
   rig.start(*pull);
   rig.run_for(100 * kMillisecond);
-  EXPECT_EQ(rig.operations->catalog().evict(*rig.index.base_slot(rig.id(1))), 0u);
+  EXPECT_EQ(rig.operations->catalog().evict(*rig.index.base_slot(kDomainDefault, rig.id(1))), 0u);
   rig.hold_data = false;
   rig.answer_data();
   rig.finish(*pull);
   EXPECT_EQ(pull->code(0), Code::kOk);
   rig.expect_bytes(*pull, {1});
   rig.expect_at_rest();
-  EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(rig.id(1))), 0u);
+  EXPECT_GT(rig.operations->catalog().evict(*rig.index.base_slot(kDomainDefault, rig.id(1))), 0u);
 }
 
 TEST(Pull, FailsOnlyTheBlockWhoseBytesRotted) {
@@ -657,7 +657,7 @@ TEST(Pull, FeedsRecencyFromLeafToRoot) {
   std::vector<BaseId> order;
   for (uint32_t slot = rig.eviction->victim(0, kNoSlot); slot != kNoSlot;
        slot = rig.eviction->victim(0, slot)) {
-    order.push_back(rig.index.base_at(slot));
+    order.push_back(rig.index.block_at(slot, 0).base);
   }
   EXPECT_EQ(order, (std::vector<BaseId>{rig.id(2), rig.id(1), rig.id(0)}));
 }

@@ -23,6 +23,7 @@ std::unique_ptr<Purging> make_purge(Rig& rig, const std::vector<uint32_t>& block
   }
   made->request.count = static_cast<uint32_t>(blocks.size());
   PurgePart& part = made->part;
+  part.domain = rig.domain;
   part.request = &made->request;
   part.end = made->request.count;
   part.session_reactor = &rig.reactor;
@@ -361,7 +362,7 @@ TEST(Purge, ALineageIsGoneAndTheOthersStay) {
   rig.format.lineage = 111;
   rig.push({1});  // written after it: another generation
   EXPECT_EQ(rig.match({1}).found(), 1u);
-  EXPECT_EQ(rig.context->lineages->mark(111).lineage_generation, 1u);
+  EXPECT_EQ(rig.context->lineages->mark(1, 111).lineage_generation, 1u);
   EXPECT_EQ(purge_lineage(rig, 0)->part.blocks, 2u);
   EXPECT_EQ(rig.match({1}).found() + rig.match({3}).found(), 0u);
   rig.settle();
@@ -414,7 +415,7 @@ TEST(Purge, WhatWaitsForAnAppendIsNotAppendedAnyMore) {
 TEST(Purge, APushOfALineageWithoutANumberEndsWithTheNextOfAny) {
   Rig rig;
   for (uint32_t i = 0; i < 66000; ++i)
-    rig.context->lineages->set(0, 1000 + i);
+    rig.context->lineages->set(0, 1, 1000 + i);
   rig.format.lineage = 111;
   rig.flash.hold_appends = true;
   auto written = rig.reserve({1});
@@ -431,7 +432,7 @@ TEST(Purge, APushOfALineageWithoutANumberEndsWithTheNextOfAny) {
 
 TEST(Purge, AFullTableIsRefusedByName) {
   Rig rig;
-  for (uint32_t i = 0; i < flash::kDomainsMax; ++i)
+  for (uint32_t i = 0; i < flash::kGenerationsMax; ++i)
     purge_lineage(rig, 100 + i);
   auto made = make_purge(rig, {});
   made->part.what = wire::PurgeKind::kLineage;
@@ -465,7 +466,7 @@ flash::FragmentInfo found_fragment(Rig& rig, uint32_t n, const Attempt& attempt)
       .pages = 4,
       .lead_pages = 2};
   info.block_bytes = 1000;
-  info.mark.domain = 1;
+  info.mark.domain = rig.domain;
   rig.flash.adopt(info.place, info.block);
   return info;
 }
@@ -473,10 +474,10 @@ flash::FragmentInfo found_fragment(Rig& rig, uint32_t n, const Attempt& attempt)
 TEST(Purge, RecoveryKeepsNothingThatAMoreRecentLimitEnds) {
   Rig rig;
   Catalog& catalog = rig.operations->catalog();
-  catalog.killed(rig.id(1), {3, 0, 10});
+  catalog.killed(rig.domain, rig.id(1), {3, 0, 10});
   EXPECT_FALSE(catalog.recovered(found_fragment(rig, 1, {3, 0, 10})));
   EXPECT_FALSE(catalog.recovered(found_fragment(rig, 1, {2, 1, 99})));
-  catalog.killed(rig.id(1), {2, 0, 5});  // an older record changes nothing
+  catalog.killed(rig.domain, rig.id(1), {2, 0, 5});  // an older record changes nothing
   EXPECT_FALSE(catalog.recovered(found_fragment(rig, 1, {3, 0, 9})));
   EXPECT_TRUE(catalog.recovered(found_fragment(rig, 1, {3, 0, 11})));
   EXPECT_EQ(rig.context->metrics.recovered_purged.value(), 3u);
@@ -487,8 +488,8 @@ TEST(Purge, ARecordFoundAfterItsFragmentTakesItOut) {
   Catalog& catalog = rig.operations->catalog();
   ASSERT_TRUE(catalog.recovered(found_fragment(rig, 1, {3, 0, 10})));
   ASSERT_TRUE(catalog.recovered(found_fragment(rig, 2, {3, 0, 11})));
-  catalog.killed(rig.id(1), {3, 0, 10});
-  catalog.killed(rig.id(2), {3, 0, 10});
+  catalog.killed(rig.domain, rig.id(1), {3, 0, 10});
+  catalog.killed(rig.domain, rig.id(2), {3, 0, 10});
   EXPECT_EQ(rig.match({1}).found(), 0u);
   EXPECT_EQ(rig.match({2}).found(), 1u);
   EXPECT_EQ(rig.flash.releases, 1u);
@@ -524,6 +525,85 @@ TEST(Purge, RecoveryRefusesAnOlderGeneration) {
   EXPECT_FALSE(catalog.recovered(info));
   info.mark.lineage_generation = 1;
   EXPECT_TRUE(catalog.recovered(info));
+}
+
+// --- domains
+
+TEST(Purge, BlocksOfAnotherDomainStayWithTheirPushes) {
+  Rig rig;
+  for (const uint32_t domain : {1u, 2u}) {
+    rig.domain = domain;
+    rig.push({1});
+  }
+  const Rig::Reserved writing = rig.reserve({3});  // of domain 2
+  rig.fill(writing.loans[0], 3);
+  rig.domain = 1;
+  EXPECT_EQ(purge(rig, {1, 3})->part.blocks, 1u);
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  for (const auto& record : rig.flash.killed)
+    EXPECT_EQ(record.domain, 1u);
+  rig.domain = 2;
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  EXPECT_TRUE(rig.commit(writing.loans[0]).ok());
+  EXPECT_EQ(rig.match({3}).found(), 1u);
+  rig.settle();
+  rig.expect_at_rest();
+}
+
+TEST(Purge, ALineageOrADomainEndsNothingOfAnotherDomain) {
+  for (const uint64_t lineage : {uint64_t{111}, uint64_t{0}}) {
+    Rig rig;
+    rig.format.lineage = 111;
+    for (const uint32_t domain : {1u, 2u}) {
+      rig.domain = domain;
+      rig.push({1});
+    }
+    const Rig::Reserved writing = rig.reserve({3});  // of domain 2
+    rig.fill(writing.loans[0], 3);
+    rig.domain = 1;
+    EXPECT_EQ(purge_lineage(rig, lineage)->part.blocks, 1u);
+    EXPECT_EQ(rig.match({1}).found(), 0u);
+    EXPECT_EQ(current_mark(rig.context->lineages->rows(), 2, 111), (flash::LineageMark{2, 0, 111}));
+    rig.domain = 2;
+    EXPECT_EQ(rig.match({1}).found(), 1u);
+    EXPECT_TRUE(rig.commit(writing.loans[0]).ok());
+    EXPECT_EQ(rig.match({3}).found(), 1u);
+    EXPECT_EQ(purge_lineage(rig, lineage)->part.blocks, 2u);
+    rig.settle();
+    rig.expect_at_rest();
+  }
+}
+
+// Of two domains each has half of the table: one that used it up takes nothing of the other's.
+TEST(Purge, ADomainThatUsedUpItsShareOfTheTableLeavesTheOthersTheirs) {
+  Rig rig;
+  const auto raised = [&](uint32_t domain, uint64_t lineage) {
+    rig.domain = domain;
+    auto made = make_purge(rig, {});
+    made->part.what = lineage == 0 ? wire::PurgeKind::kDomain : wire::PurgeKind::kLineage;
+    made->part.lineage = lineage;
+    made->part.domains = {.ids = {1, 2}, .last = 5};
+    made->part.raise = true;
+    rig.operations->begin(made->part);
+    const Status status = finish(rig, *made);
+    if (!status.ok()) return status.code();
+    made->part.raise = made->back = false;
+    rig.operations->begin(made->part);
+    return finish(rig, *made).code();
+  };
+  for (uint32_t i = 0; i < flash::kGenerationsMax / 2; ++i)
+    ASSERT_EQ(raised(1, 100 + i), Code::kOk);
+  EXPECT_EQ(raised(1, 999), Code::kNoSpace);
+  for (uint32_t i = 0; i < flash::kGenerationsMax / 2; ++i)
+    ASSERT_EQ(raised(2, 100 + i), Code::kOk);
+  EXPECT_EQ(raised(2, 999), Code::kNoSpace);
+  // One that was dropped is purged all the same, and has no row any more after the next.
+  EXPECT_EQ(raised(1, 0), Code::kOk);
+  EXPECT_EQ(raised(5, 0), Code::kOk);
+  EXPECT_EQ(flash::domain_generation(rig.flash.rows, 5), 1u);
+  EXPECT_EQ(raised(1, 0), Code::kOk);
+  EXPECT_EQ(flash::domain_generation(rig.flash.rows, 5), 0u);
+  EXPECT_EQ(flash::domain_generation(rig.flash.rows, 1), 2u);
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ TEST(Push, OrdersThePushedPrefixLeafFirstWhateverTheOrderOfCommits) {
   std::vector<BaseId> order;
   for (uint32_t slot = rig.eviction->victim(0, kNoSlot); slot != kNoSlot;
        slot = rig.eviction->victim(0, slot)) {
-    order.push_back(rig.index.base_at(slot));
+    order.push_back(rig.index.block_at(slot, 0).base);
   }
   EXPECT_EQ(order, (std::vector<BaseId>{rig.id(3), rig.id(2), rig.id(1), rig.id(0)}));
 }

@@ -27,6 +27,7 @@ struct Lead {
     header.header_pages = flash::header_pages_of(table.count());
     header.base = block.base;
     header.rank = block.rank;
+    header.domain = block.domain;
     header.k = static_cast<uint8_t>(scheme.k);
     header.m = static_cast<uint8_t>(scheme.m);
     header.position = 1;
@@ -233,6 +234,14 @@ TEST(PieceCursorDeathTest, DoesNotGoBeyondTheEnd) {
   const iovec piece = {bytes, 4};
   PieceCursor cursor{std::span<const iovec>(&piece, 1)};
   EXPECT_DEATH(cursor.skip(5), "left > 0");
+}
+
+TEST(RepairPlan, AHeaderOfAnotherDomainIsAnotherBlock) {
+  Lead lead({2, 1}, {70000, 70000, 70000});
+  RepairPlan plan;
+  ASSERT_TRUE(lead.load(plan).ok());
+  lead.header.domain = 2;
+  EXPECT_FALSE(lead.load(plan).ok());
 }
 
 }  // namespace

@@ -342,5 +342,26 @@ TEST(Reserve, RefusesAnotherEpochWhole) {
   rig.expect_at_rest();
 }
 
+// "Exists" and "busy" would tell that another domain has it, and keep this one from having its own.
+TEST(Reserve, WhatAnotherDomainHasOrWritesIsGranted) {
+  Rig rig;
+  rig.push({1});
+  const Rig::Reserved writing = rig.reserve({2});
+  rig.domain = 2;
+  const Rig::Reserved own = rig.reserve({1, 2});
+  for (uint32_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(own.loans[i].outcome, wire::ReserveOutcome::kGranted);
+    rig.fill(own.loans[i], i + 1);
+    EXPECT_TRUE(rig.commit(own.loans[i], wire::AckKind::kDurable).ok());
+  }
+  EXPECT_EQ(rig.reserve({1}).loans[0].outcome, wire::ReserveOutcome::kExists);
+  EXPECT_EQ(rig.match({1, 2}).found(), 2u);
+  rig.domain = 1;
+  EXPECT_EQ(rig.match({2}).found(), 0u) << "that it is published is the other's";
+  EXPECT_EQ(rig.reserve({2}).loans[0].outcome, wire::ReserveOutcome::kBusy);
+  EXPECT_TRUE(rig.abort(writing.loans[0]).ok());
+  rig.expect_at_rest();
+}
+
 }  // namespace
 }  // namespace varve

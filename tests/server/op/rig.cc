@@ -104,7 +104,7 @@ std::vector<std::byte> Rig::bytes_of_extent(uint32_t n, uint32_t e) const {
     }
     return parity[(e - table().data_count()) % options.op.scheme.m];
   }
-  Random random(uint64_t{n} << 32 | e);
+  Random random(uint64_t{domain - kDomainDefault} << 56 | uint64_t{n} << 32 | e);
   for (size_t i = 0; i + 8 <= bytes.size(); i += 8) {
     const uint64_t word = random.next();
     std::memcpy(bytes.data() + i, &word, 8);
@@ -123,6 +123,7 @@ void Rig::ask(SomePart& part) {
   bool back = false;
   part.session_reactor = &reactor;
   part.session = session;
+  part.domain = domain;
   part.owner = &back;
   part.on_back = [](Part& p) { *static_cast<bool*>(p.owner) = true; };
   operations->begin(part);
@@ -270,6 +271,7 @@ std::unique_ptr<Rig::Pull> Rig::make_pull(const std::vector<uint32_t>& blocks, u
   PullPart& part = pull->part;
   part.session_reactor = &reactor;
   part.session = session;
+  part.domain = domain;
   part.owner = pull.get();
   part.on_back = [](Part& p) { static_cast<Pull*>(p.owner)->back = true; };
   part.request = &pull->request;

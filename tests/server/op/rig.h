@@ -56,7 +56,7 @@ class Rig {
   void settle() { run_for(50 * kMillisecond); }
 
   BaseId id(uint32_t n) const;
-  BlockId block(uint32_t n, uint32_t rank = 0) const { return BlockId{id(n), rank}; }
+  BlockId block(uint32_t n, uint32_t rank = 0) const { return {id(n), rank, domain}; }
   // Where the fragment of a position lies; of a block that is there.
   flash::Place place_of(const BlockId& block, uint32_t position = 0) const;
   // The target that holds this extent of block n.
@@ -146,6 +146,7 @@ class Rig {
   std::unique_ptr<OpContext> context;
   std::unique_ptr<Operations> operations;
   uint64_t session = 7;
+  uint32_t domain = kDomainDefault;  // of parts and blocks from now on
 
  private:
   template <class SomePart>

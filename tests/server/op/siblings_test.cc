@@ -20,7 +20,7 @@ RigOptions two_ranks() {
 }
 
 bool is_there(const Rig& rig, uint32_t n) {
-  return rig.index.ranks_of(rig.id(n)) != 0;
+  return rig.index.ranks_of(kDomainDefault, rig.id(n)) != 0;
 }
 
 TEST(Siblings, DropsARunThatLacksARankAndKeepsThoseThatAreWhole) {
@@ -31,7 +31,7 @@ TEST(Siblings, DropsARunThatLacksARankAndKeepsThoseThatAreWhole) {
   EXPECT_TRUE(is_there(rig, 1)) << "its rank may still come";
   rig.run_for(2 * kMax);
   EXPECT_FALSE(is_there(rig, 1));
-  EXPECT_EQ(rig.index.ranks_of(rig.id(2)), 3u);
+  EXPECT_EQ(rig.index.ranks_of(kDomainDefault, rig.id(2)), 3u);
   EXPECT_EQ(rig.context->metrics.siblings_dropped.value(), 1u);
   EXPECT_EQ(rig.flash.fragments(), 2u);
 }
@@ -42,7 +42,7 @@ TEST(Siblings, KeepsARunWhoseRankComesBetweenTheWalks) {
   rig.run_for(kMax + kMax / 2);  // one walk has seen it
   rig.push({1}, 1);
   rig.run_for(4 * kMax);
-  EXPECT_EQ(rig.index.ranks_of(rig.id(1)), 3u);
+  EXPECT_EQ(rig.index.ranks_of(kDomainDefault, rig.id(1)), 3u);
 }
 
 // The mark is of a base id, not of the slot that it had.
@@ -50,10 +50,10 @@ TEST(Siblings, JudgesANewRunInAnOldSlotAfresh) {
   Rig rig(two_ranks());
   rig.push({1}, 0);
   rig.run_for(kMax + kMax / 2);
-  const uint32_t slot = *rig.index.base_slot(rig.id(1));
+  const uint32_t slot = *rig.index.base_slot(kDomainDefault, rig.id(1));
   EXPECT_GT(rig.operations->catalog().evict(slot), 0u);
   rig.push({3}, 0);
-  ASSERT_EQ(*rig.index.base_slot(rig.id(3)), slot);
+  ASSERT_EQ(*rig.index.base_slot(kDomainDefault, rig.id(3)), slot);
   rig.run_for(kMax / 2 + kMax / 4);  // the next walk
   EXPECT_TRUE(is_there(rig, 3));
   rig.run_for(kMax);
@@ -63,7 +63,7 @@ TEST(Siblings, JudgesANewRunInAnOldSlotAfresh) {
 TEST(Siblings, LeavesWhatIsLeasedOrBeingWritten) {
   Rig rig(two_ranks());
   rig.push({1}, 0);
-  const uint32_t slot = *rig.index.base_slot(rig.id(1));
+  const uint32_t slot = *rig.index.base_slot(kDomainDefault, rig.id(1));
   rig.index.lease_add(slot);
   rig.run_for(4 * kMax);
   EXPECT_TRUE(is_there(rig, 1));
@@ -95,6 +95,18 @@ TEST(Siblings, DropsWhatRecoveryFoundWithoutARankAfterTheGrace) {
   rig.operations->catalog().recovery_done();
   rig.run_for(2 * kSecond + kSecond / 2);
   EXPECT_TRUE(is_there(rig, 1)) << "in its grace";
+}
+
+// Rank 0 is in one domain and rank 1 in another: each lacks the other rank.
+TEST(Siblings, ARankOfAnotherDomainIsNoSibling) {
+  Rig rig(two_ranks());
+  rig.push({1}, 0);
+  rig.domain = 2;
+  rig.push({1}, 1);
+  rig.run_for(4 * kMax);
+  EXPECT_EQ(rig.index.ranks_of(1, rig.id(1)), 0u);
+  EXPECT_EQ(rig.index.ranks_of(2, rig.id(1)), 0u);
+  EXPECT_EQ(rig.context->metrics.siblings_dropped.value(), 2u);
 }
 
 }  // namespace

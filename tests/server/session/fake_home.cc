@@ -75,6 +75,7 @@ bool FakeHome::at_rest() const {
 
 void FakeHome::submit(Part& part) {
   part.home = this;
+  part_domains.insert({part.kind, part.domain});
   part.message.owner = &part;
   part.message.deliver = [](Message& message) {
     auto& arrived = *static_cast<Part*>(message.owner);
@@ -208,7 +209,7 @@ void FakeHome::reserve(ReservePart& part) {
   uint32_t granted = 0;
   for (uint32_t i = part.begin; i < part.end; ++i) {
     const uint32_t position = part.request->positions[i];
-    const BlockId block{part.request->ids[position], part.rank};
+    const BlockId block{part.request->ids[position], part.rank, part.domain};
     GrantLoan& loan = part.loans[position];
     const bool busy = std::any_of(pushes_.begin(), pushes_.end(),
                                   [&](const auto& push) { return push->block == block; });
@@ -288,7 +289,7 @@ void FakeHome::pull(PullPart& part) {
   pull->part = &part;
   for (uint32_t i = part.begin; i < part.end; ++i) {
     const uint32_t position = part.request->positions[i];
-    const bool have = stored.count({part.request->ids[position], part.rank}) > 0;
+    const bool have = stored.count({part.request->ids[position], part.rank, part.domain}) > 0;
     part.codes[position] = static_cast<uint8_t>(have ? Code::kOk : Code::kUnavailable);
   }
   pulls_.push_back(std::move(pull));
@@ -395,7 +396,8 @@ bool FakeHome::ask_window(Pull& pull) {
   pull.window_end = pull.next;
   while (pull.window_end < pull.items.size()) {
     const Pull::Item item = pull.items[pull.window_end];
-    const uint64_t more = stored[{part.request->ids[item.position], part.rank}][item.extent].size();
+    const uint64_t more =
+        stored[{part.request->ids[item.position], part.rank, part.domain}][item.extent].size();
     if (bytes > 0 && bytes + more > window_bytes) break;
     bytes += more;
     ++pull.window_end;
@@ -431,7 +433,7 @@ void FakeHome::send_window(Pull& pull) {
   const PullPart& part = *pull.part;
   for (; pull.next < pull.window_end; ++pull.next) {
     const Pull::Item item = pull.items[pull.next];
-    const BlockId block{part.request->ids[item.position], part.rank};
+    const BlockId block{part.request->ids[item.position], part.rank, part.domain};
     pull.payloads.push_back(std::make_unique<std::vector<std::byte>>(stored[block][item.extent]));
     std::vector<std::byte>& bytes = *pull.payloads.back();
     for (uint32_t offset = 0; offset < bytes.size(); offset += kPayloadBytesMax) {

@@ -54,7 +54,8 @@ class FakeHome final : public Shard {
   bool recovering_ = false;
   uint64_t read_ns_estimate = 0;
   std::map<BaseId, wire::TierKind> known;
-  std::map<uint64_t, uint64_t> leases;  // lease -> keep_below (~0 = all)
+  std::map<uint64_t, uint64_t> leases;                     // lease -> keep_below (~0 = all)
+  std::set<std::pair<Part::Kind, uint32_t>> part_domains;  // of all that came
   uint32_t gone = 0, commits = 0, aborts = 0, releases = 0, pulls = 0;
   std::vector<uint64_t> pull_leases;
   std::vector<Nanos> credit_order;  // wanted_ns of windows in the order they got credit
