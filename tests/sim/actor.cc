@@ -75,7 +75,7 @@ std::vector<BaseId> document_ids(const Library& library, uint32_t format, uint32
 Actor::Actor(World& world, Library& library, uint32_t number)
     : world_(world),
       library_(library),
-      domain_(kDomainDefault + number % library.domains),
+      domain_(library.domain_of(number)),
       random_(world.random().next()),
       reactor_(world.add_reactor()),
       memory_(memory_bytes(library)) {

@@ -24,6 +24,7 @@ struct Library {
   uint32_t blocks_max = 5;       // per document
   uint32_t domains = 1;          // of the actors, in turn; all name their blocks by the same ids
   uint32_t purge_per_mille = 0;  // of what actors begin
+  uint32_t domain_of(uint32_t actor) const { return kDomainDefault + actor % domains; }
   Board board;
   Oracle oracle;
   Truth* truth = nullptr;

@@ -38,6 +38,8 @@ void Actor::on_holds(const Event& event) {
     world_.note(row.number);
     world_.expect(row.number > before, "holds out of order");
     world_.expect(row.name.starts_with("actor-"), "I6 a hold of nobody");
+    const auto number = static_cast<uint32_t>(std::stoul(row.name.substr(6)));
+    world_.expect(library_.domain_of(number) == domain_, "a hold of another domain is listed");
     before = row.number;
   }
   stats_.holds += event.holds.size();

@@ -71,10 +71,15 @@ NodeOptions draw_node(Random& random, Random later, const RunOptions& run) {
   return node;
 }
 
-// Of a random of their own, so that a seed is otherwise what it was before there were drains.
+// Of randoms of their own, so that a seed is otherwise what it was before there were drains.
 NodeOptions with_drains(NodeOptions node, Random& random) {
   node.drains = node.targets > node.scheme.width() && random.chance(400);
   if (node.drains && node.scheme.m == 0) node.repair_bytes = node.arena_bytes / 8 * 3;
+  return node;
+}
+
+NodeOptions with_domains(NodeOptions node, Random random) {
+  node.domains = random.chance(350) ? 2 : 1;
   return node;
 }
 
@@ -92,7 +97,8 @@ class Run {
         shelves_(seed ^ 0x5E1F),
         stales_(seed ^ 0x57A1E),
         operator_(seed ^ 0x09E2A7),
-        world_(seed, with_drains(draw_node(setup_, Random(~seed), options), drains_)),
+        world_(seed, with_domains(with_drains(draw_node(setup_, Random(~seed), options), drains_),
+                                  Random(seed ^ 0xD03A))),
         truth_(world_, is_exact(world_.options())) {
     operates_ = operator_.chance(400);
     library_.formats = draw_formats(setup_);

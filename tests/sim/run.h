@@ -38,6 +38,7 @@ inline constexpr RunCount kRunCounts[] = {
     {&RunResult::audited_blocks, "audited after the last kill"},
     {&RunResult::followed_blocks, "followed to their commit"},
     {&RunResult::denied_blocks, "to their abort"},
+    {&RunResult::foreign_follows, "in vain, of another domain"},
     {&RunResult::renewed_leases, "leases renewed"},
     {&RunResult::holds, "holds listed"},
     {&RunResult::purges, "purges"},

@@ -7,10 +7,11 @@
 namespace varve::sim {
 
 flash::DomainIds World::domain_ids() const {
-  flash::DomainIds domains;
-  for (uint32_t id = kDomainDefault + 1; id < kDomainDefault + options_.domains; ++id)
-    domains.ids.push_back(domains.last = id);
-  return domains;
+  const Domains all = domains();
+  flash::DomainIds ids{.ids = {}, .last = all.id_last()};
+  for (const Domain& domain : all.all())
+    ids.ids.push_back(domain.id);
+  return ids;
 }
 
 flash::TargetOptions World::target_options(uint32_t target) const {

@@ -47,6 +47,16 @@ Reactor& World::add_reactor() {
   return *client_reactors_.back();
 }
 
+// The same in all lives of the node.
+Domains World::domains() const {
+  Domains all(salt_of(kDomainDefault), token_of(kDomainDefault));
+  for (uint32_t id = kDomainDefault + 1; id < kDomainDefault + options_.domains; ++id) {
+    const Status made = all.add("domain-" + std::to_string(id), {salt_of(id), token_of(id)}, 1);
+    expect(made.ok() && all.id_last() == id, "a domain is not made");
+  }
+  return all;
+}
+
 void World::boot() {
   VARVE_ASSERT(!alive());
   ++boots_;
@@ -61,11 +71,9 @@ void World::boot() {
     if (!status.ok()) fail(std::string("Shard::open: ") + status.what());
   }
   SessionOptions session;
-  Digest salt;
-  entropy_.fill(salt.bytes);
-  salt = Digest();  // one salt for all lives of the domain
-  salt.bytes[0] = std::byte{7};
-  session.domains = Domains(salt, {});
+  Digest fresh;
+  entropy_.fill(fresh.bytes);  // not used: a seed stays the run that it was
+  session.domains = domains();
   session.boot_id = entropy_.next64();
   session.slices = options_.slices;
   session.scheme = options_.scheme;

@@ -174,6 +174,7 @@ class World {
   void crash_devices();
   flash::TargetOptions target_options(uint32_t target) const;
   void expect_refusal();
+  Domains domains() const;
   flash::DomainIds domain_ids() const;
   std::vector<flash::TargetLook> look_at_all() const;
   void bring_back(std::vector<flash::TargetLook>* looks);
