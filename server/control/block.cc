@@ -48,6 +48,14 @@ Answer<std::vector<BaseId>> ids_of(const google::protobuf::RepeatedPtrField<std:
   return ids;
 }
 
+Answer<std::string> domain_of(const std::string& name) {
+  if (name.empty()) return std::string("default");
+  if (const std::string problem = bad_text("domain", name, kNameBytesMax); !problem.empty()) {
+    return Refusal::of(Code::kInvalid, problem + "; nothing was done");
+  }
+  return name;
+}
+
 Answer<uint32_t> rank_count_of(const Ask& ask, const v1::MatchPrefixRequest& in) {
   if (in.has_fingerprint()) {
     Answer<std::string> begin = fingerprint_begin_of("fingerprint", in.fingerprint());
@@ -84,8 +92,10 @@ std::string bad_purge(const v1::PurgeRequest& in) {
 
 grpc::Status find_block(const Ask& ask, const v1::FindBlockRequest& in,
                         v1::FindBlockResponse* out) {
-  VARVE_ASK(const Digest id, digest_of("base_id", in.base_id()));
-  VARVE_ASK(const Found found, ask.ingress.find(id, ask.limit_ns));
+  FindAsk wanted;
+  VARVE_ASK(wanted.id, digest_of("base_id", in.base_id()));
+  VARVE_ASK(wanted.domain, domain_of(in.domain()));
+  VARVE_ASK(const Found found, ask.ingress.find(wanted, ask.limit_ns));
   out->set_found(!found.blocks.empty());
   out->set_shard(found.shard);
   out->set_slice(found.slice);
@@ -98,9 +108,11 @@ grpc::Status find_block(const Ask& ask, const v1::FindBlockRequest& in,
 
 grpc::Status match_prefix(const Ask& ask, const v1::MatchPrefixRequest& in,
                           v1::MatchPrefixResponse* out) {
-  VARVE_ASK(const std::vector<BaseId> ids, ids_of(in.base_ids()));
-  VARVE_ASK(const uint32_t ranks, rank_count_of(ask, in));
-  VARVE_ASK(const Matched matched, ask.ingress.match(ids, ranks, ask.limit_ns));
+  MatchAsk wanted;
+  VARVE_ASK(wanted.ids, ids_of(in.base_ids()));
+  VARVE_ASK(wanted.domain, domain_of(in.domain()));
+  VARVE_ASK(wanted.rank_count, rank_count_of(ask, in));
+  VARVE_ASK(const Matched matched, ask.ingress.match(wanted, ask.limit_ns));
   out->set_length(matched.length);
   out->set_recovering(matched.recovering);
   for (const TierKind tier : matched.tiers)
@@ -109,12 +121,11 @@ grpc::Status match_prefix(const Ask& ask, const v1::MatchPrefixRequest& in,
 }
 
 grpc::Status purge(const Ask& ask, const v1::PurgeRequest& in, v1::PurgeResponse* out) {
-  std::string problem = bad_purge(in);
-  if (problem.empty()) problem = bad_text("domain", in.domain(), kNameBytesMax);
+  const std::string problem = bad_purge(in);
   if (!problem.empty()) return invalid(problem + "; nothing was purged");
   PurgeAsk wanted;
   wanted.kind = static_cast<PurgeKind>(in.kind());
-  wanted.domain = in.domain().empty() ? "default" : in.domain();
+  VARVE_ASK(wanted.domain, domain_of(in.domain()));
   if (wanted.kind == PurgeKind::kBlocks) {
     VARVE_ASK(wanted.ids, ids_of(in.base_ids()));
   }

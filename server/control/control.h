@@ -196,10 +196,19 @@ struct Block {
   uint32_t lacking = 0;
   std::vector<Fragment> fragments;
 };
+struct FindAsk {
+  std::string domain;  // "default" and what else there is, here and below
+  BaseId id;
+};
 struct Found {
   uint32_t shard = 0, slice = 0, leases = 0;
   bool recovering = false;
   std::vector<Block> blocks;
+};
+struct MatchAsk {
+  std::string domain;
+  std::vector<BaseId> ids;
+  uint32_t rank_count = 1;
 };
 struct Matched {
   uint32_t length = 0;
@@ -210,7 +219,7 @@ struct Matched {
 enum class PurgeKind : uint8_t { kBlocks = 1, kLineage = 2, kDomain = 3 };
 struct PurgeAsk {
   PurgeKind kind = PurgeKind::kBlocks;
-  std::string domain;       // "default" and what else there is
+  std::string domain;
   std::vector<BaseId> ids;  // kBlocks
   std::string lineage;      // kLineage: its text
 };
@@ -232,6 +241,7 @@ struct Hold {
   Nanos age_ns = 0, left_ns = 0;
   uint64_t bytes = 0;
   uint32_t blocks = 0;
+  std::string domain = {};
 };
 struct Session {
   uint64_t number = 0;  // rises from session to session of a boot
@@ -293,9 +303,8 @@ class Ingress {
   virtual Page<FormatRow> formats(const PageAsk& page) = 0;
   virtual Answer<FormatRow> format(ConstByteSpan fingerprint_begin) = 0;
 
-  virtual Answer<Found> find(const BaseId& id, Nanos limit_ns) = 0;
-  virtual Answer<Matched> match(const std::vector<BaseId>& ids, uint32_t rank_count,
-                                Nanos limit_ns) = 0;
+  virtual Answer<Found> find(const FindAsk& ask, Nanos limit_ns) = 0;
+  virtual Answer<Matched> match(const MatchAsk& ask, Nanos limit_ns) = 0;
   virtual Answer<Purged> purge(const PurgeAsk& ask, Nanos limit_ns) = 0;
 
   virtual Answer<Page<Hold>> holds(const PageAsk& page, Nanos limit_ns) = 0;

@@ -18,6 +18,7 @@ grpc::Status list_holds(const Ask& ask, const v1::ListHoldsRequest& in,
     row->set_left_ns(hold.left_ns);
     row->set_bytes(hold.bytes);
     row->set_blocks(hold.blocks);
+    row->set_domain(hold.domain);
   }
   out->set_next_cursor(holds.next_cursor);
   return grpc::Status::OK;

@@ -67,9 +67,11 @@ Failure lock_folder(const std::string& folder);
 
 struct Identity {
   std::byte node_uuid[16] = {};
-  Digest domain_salt;           // secret: base ids are unguessable and differ from domain to domain
-  bool is_new = false;          // made at this start
-  uint32_t domain_id_last = 0;  // the largest that any domain of this node ever had; 0 = not known
+  Digest domain_salt;   // secret: base ids are unguessable and differ from domain to domain
+  bool is_new = false;  // made at this start
+  // Of the domains of this node, rising, and the largest that one ever had; none, 0 = not known.
+  std::vector<uint32_t> domain_ids = {};
+  uint32_t domain_id_last = 0;
 };
 Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity);  // H1
 // `option`: which setting names the file.

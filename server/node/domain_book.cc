@@ -76,6 +76,9 @@ Failure DomainBook::load(const std::string& folder, std::string_view token, Iden
     table_ = *std::move(read);
   }
   table_.id_last_raise(list.domain_id_last);
+  identity->domain_ids.clear();
+  for (const Domain& domain : table_.all())
+    identity->domain_ids.push_back(domain.id);
   identity->domain_id_last = table_.id_last();
   return {};
 }

@@ -18,7 +18,7 @@ namespace varve {
 
 class DomainBook {
  public:
-  // `token`: of the default domain, empty: none. Sets identity->domain_id_last.
+  // `token`: of the default domain, empty: none. Sets the domains of `identity`.
   Failure load(const std::string& folder, std::string_view token, Identity* identity);
   Domains now() const;
 

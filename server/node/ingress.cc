@@ -1,5 +1,5 @@
 // Looks at blocks, holds, sessions and formats, and purges: each one question to one core, or one
-// to every core that is concerned.
+// to every core that is concerned. Domains: domain.cc.
 #include "server/node/ingress.h"
 
 #include <algorithm>
@@ -11,27 +11,24 @@ namespace {
 
 using control::Refusal;
 
-constexpr const char* kDomain = "default";
-constexpr uint32_t kDomainId = 1;
-constexpr const char* kNoDomains =
-    "this version has one domain, \"default\"; more of them come with a later one";
-
 struct LookBase {
   Shard* shard;
+  uint32_t domain;
   BaseId id;
   BaseLook look = {};
-  void on_core() { look = shard->look(kDomainId, id); }
+  void on_core() { look = shard->look(domain, id); }
 };
 
 struct LookTiers {
   Shard* shard;
+  uint32_t domain;
   std::vector<BaseId> ids;
   uint32_t rank_count;
   std::vector<wire::TierKind> tiers = {};
   bool recovering = false;
   void on_core() {
     tiers.assign(ids.size(), wire::TierKind::kNone);
-    shard->look_tiers(kDomainId, ids, rank_count, tiers);
+    shard->look_tiers(domain, ids, rank_count, tiers);
     recovering = shard->recovering();
   }
 };
@@ -75,16 +72,12 @@ struct KnowFormat {
   void on_core() { sessions->format_known(fingerprint); }
 };
 
-struct DomainNow {
-  Shard* shard;
-  uint32_t generation = 0;
-  void on_core() { generation = flash::domain_generation(shard->flash().generations(), kDomainId); }
-};
-
 class PurgeQuestion final : public Question {
  public:
-  PurgeQuestion(SessionTable& sessions, const control::PurgeAsk& ask) : sessions_(sessions) {
+  PurgeQuestion(SessionTable& sessions, uint32_t domain, const control::PurgeAsk& ask)
+      : sessions_(sessions) {
     purge.what = static_cast<wire::PurgeKind>(ask.kind);
+    purge.domain = domain;
     purge.ids = ask.ids;
     const std::string& lineage = ask.lineage;
     if (ask.kind == control::PurgeKind::kLineage) {
@@ -154,6 +147,12 @@ static_assert(static_cast<uint8_t>(control::BlockState::kAway) ==
               static_cast<uint8_t>(BlockState::kAway));
 static_assert(static_cast<uint8_t>(control::BlockState::kFlash) ==
               static_cast<uint8_t>(BlockState::kFlash));
+
+// One that was dropped has sessions for a moment yet.
+std::string name_of(const Domains& domains, uint32_t id) {
+  const Domain* domain = domains.find(id);
+  return domain != nullptr ? domain->name : "(dropped, id " + std::to_string(id) + ")";
+}
 
 // What a purge that was not done says for itself.
 Refusal purge_refusal(Code code) {
@@ -234,45 +233,6 @@ control::Answer<std::unique_lock<std::timed_mutex>> NodeIngress::begin_change(co
   return lock;
 }
 
-// ---- domains
-
-control::Answer<control::Page<control::Domain>> NodeIngress::domains(const control::PageAsk& page,
-                                                                     Nanos limit_ns) {
-  control::Page<control::Domain> out;
-  if (page.cursor > 0) return out;
-  auto now = ask(0, DomainNow{node_.threads[0]->shard.get()}, until(limit_ns));
-  if (!now) return now.refusal();
-  control::Domain domain;
-  domain.name = kDomain;
-  domain.id = kDomainId;
-  domain.generation = now->generation;
-  domain.has_token = !node_.token.empty();
-  const std::lock_guard<std::mutex> lock(node_.mutex);
-  domain.sessions = static_cast<uint64_t>(node_.view.sum.number("varve_sessions"));
-  for (uint32_t t = 0; t < node_.targets.size(); ++t) {
-    domain.used_bytes += static_cast<uint64_t>(
-        node_.view.sum.number("varve_target_live_bytes", "target=\"" + std::to_string(t) + "\""));
-  }
-  out.rows.push_back(domain);
-  return out;
-}
-
-control::Answer<control::DomainToken> NodeIngress::domain_create(const std::string&, uint64_t,
-                                                                 Nanos) {
-  return Refusal::of(Code::kUnsupported, kNoDomains);
-}
-
-control::Answer<control::DomainToken> NodeIngress::domain_rotate(const std::string&, Nanos) {
-  return Refusal::of(Code::kUnsupported,
-                     std::string(kNoDomains) +
-                         "; its token is that of --token-file: replace that file and restart");
-}
-
-control::Answer<control::Purged> NodeIngress::domain_drop(const std::string&, Nanos) {
-  return Refusal::of(Code::kUnsupported,
-                     std::string(kNoDomains) + "; to end what it holds, purge it");
-}
-
 // ---- formats
 
 control::Answer<control::Registered> NodeIngress::format_register(const Format& format,
@@ -334,10 +294,13 @@ control::Answer<control::FormatRow> NodeIngress::format(ConstByteSpan begin) {
 
 // ---- blocks
 
-control::Answer<control::Found> NodeIngress::find(const BaseId& id, Nanos limit_ns) {
+control::Answer<control::Found> NodeIngress::find(const control::FindAsk& wanted, Nanos limit_ns) {
+  auto domain = domain_id(wanted.domain);
+  if (!domain) return domain.refusal();
+  const BaseId& id = wanted.id;
   const uint32_t slices = node_.targets.front().info.super.slices;
   const uint32_t home = Shard::home(id, slices, node_.config.shards);
-  auto looked = ask(home, LookBase{node_.threads[home]->shard.get(), id}, until(limit_ns));
+  auto looked = ask(home, LookBase{node_.threads[home]->shard.get(), *domain, id}, until(limit_ns));
   if (!looked) return looked.refusal();
   control::Found found;
   found.shard = home;
@@ -349,9 +312,12 @@ control::Answer<control::Found> NodeIngress::find(const BaseId& id, Nanos limit_
   return found;
 }
 
-control::Answer<control::Matched> NodeIngress::match(const std::vector<BaseId>& ids,
-                                                     uint32_t rank_count, Nanos limit_ns) {
+control::Answer<control::Matched> NodeIngress::match(const control::MatchAsk& wanted,
+                                                     Nanos limit_ns) {
   const Until until = this->until(limit_ns);
+  auto domain = domain_id(wanted.domain);
+  if (!domain) return domain.refusal();
+  const std::vector<BaseId>& ids = wanted.ids;
   const uint32_t slices = node_.targets.front().info.super.slices;
   control::Matched out;
   out.tiers.assign(ids.size(), control::TierKind::kNone);
@@ -360,7 +326,8 @@ control::Answer<control::Matched> NodeIngress::match(const std::vector<BaseId>& 
       return Shard::home(id, slices, node_.config.shards) == s;
     });
     if (!concerned) continue;
-    auto looked = ask(s, LookTiers{node_.threads[s]->shard.get(), ids, rank_count}, until);
+    auto looked =
+        ask(s, LookTiers{node_.threads[s]->shard.get(), *domain, ids, wanted.rank_count}, until);
     if (!looked) return looked.refusal();
     out.recovering = out.recovering || looked->recovering;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -375,13 +342,18 @@ control::Answer<control::Matched> NodeIngress::match(const std::vector<BaseId>& 
 control::Answer<control::Purged> NodeIngress::purge(const control::PurgeAsk& wanted,
                                                     Nanos limit_ns) {
   if (auto refusal = refuse_stopping()) return *refusal;
-  if (wanted.domain != kDomain) {
-    return Refusal::not_found("there is no domain \"" + wanted.domain + "\"; " + kNoDomains);
-  }
+  auto domain = domain_id(wanted.domain);
+  if (!domain) return domain.refusal();
+  return purge_domain(*domain, wanted, limit_ns);
+}
+
+control::Answer<control::Purged> NodeIngress::purge_domain(uint32_t domain,
+                                                           const control::PurgeAsk& wanted,
+                                                           Nanos limit_ns) {
   Status why;
-  std::unique_ptr<Question> answer =
-      questions_.ask(*node_.threads[kSessionShard]->reactor,
-                     std::make_unique<PurgeQuestion>(*node_.sessions, wanted), limit_ns, &why);
+  std::unique_ptr<Question> answer = questions_.ask(
+      *node_.threads[kSessionShard]->reactor,
+      std::make_unique<PurgeQuestion>(*node_.sessions, domain, wanted), limit_ns, &why);
   if (answer == nullptr && why.code() == Code::kTimedOut) return purge_refusal(Code::kTimedOut);
   if (answer == nullptr) return unanswered(kSessionShard, why);
   const wire::Purged& purged = static_cast<PurgeQuestion&>(*answer).purge.answer;
@@ -403,12 +375,13 @@ control::Answer<control::Page<control::Hold>> NodeIngress::holds(const control::
   if (!listed) return listed.refusal();
   control::Page<control::Hold> out;
   out.next_cursor = listed->next;
+  const Domains domains = node_.domains.now();
   for (const SessionHold& row : listed->rows) {
     const wire::Hold& hold = row.hold;
     const std::string_view name(hold.name, sizeof(hold.name));
     out.rows.push_back({hold.hold, hold_kind(hold.kind), hold.session,
                         std::string(name.substr(0, name.find('\0'))), hold.age_ns, hold.left_ns,
-                        hold.bytes, hold.count});
+                        hold.bytes, hold.count, name_of(domains, row.domain)});
   }
   return out;
 }
@@ -419,12 +392,13 @@ control::Answer<control::Page<control::Session>> NodeIngress::sessions(const con
   if (!listed) return listed.refusal();
   control::Page<control::Session> out;
   out.next_cursor = listed->next;
+  const Domains domains = node_.domains.now();
   for (const SessionRow& row : listed->rows) {
     control::Session session;
     session.number = row.number;
     session.session = row.id;
     session.client = row.client;
-    session.domain = kDomain;
+    session.domain = name_of(domains, row.domain);
     session.peer = row.peer;
     session.age_ns = row.age_ns;
     session.quiet_ns = row.quiet_ns;

@@ -43,7 +43,7 @@ class NodeIngress final : public control::Ingress {
   control::Answer<control::ScrubBegun> scrub(const std::vector<uint32_t>& targets,
                                              Nanos limit_ns) override;
 
-  // ingress.cc
+  // domain.cc
   control::Answer<control::Page<control::Domain>> domains(const control::PageAsk& page,
                                                           Nanos limit_ns) override;
   control::Answer<control::DomainToken> domain_create(const std::string& name, uint64_t quota_bytes,
@@ -51,13 +51,14 @@ class NodeIngress final : public control::Ingress {
   control::Answer<control::DomainToken> domain_rotate(const std::string& name,
                                                       Nanos limit_ns) override;
   control::Answer<control::Purged> domain_drop(const std::string& name, Nanos limit_ns) override;
+
+  // ingress.cc
   control::Answer<control::Registered> format_register(const Format& format,
                                                        Nanos limit_ns) override;
   control::Page<control::FormatRow> formats(const control::PageAsk& page) override;
   control::Answer<control::FormatRow> format(ConstByteSpan fingerprint_begin) override;
-  control::Answer<control::Found> find(const BaseId& id, Nanos limit_ns) override;
-  control::Answer<control::Matched> match(const std::vector<BaseId>& ids, uint32_t rank_count,
-                                          Nanos limit_ns) override;
+  control::Answer<control::Found> find(const control::FindAsk& ask, Nanos limit_ns) override;
+  control::Answer<control::Matched> match(const control::MatchAsk& ask, Nanos limit_ns) override;
   control::Answer<control::Purged> purge(const control::PurgeAsk& ask, Nanos limit_ns) override;
   control::Answer<control::Page<control::Hold>> holds(const control::PageAsk& page,
                                                       Nanos limit_ns) override;
@@ -95,6 +96,10 @@ class NodeIngress final : public control::Ingress {
   uint32_t working_without(uint32_t target) const;                                     // N4
   control::Target row(uint32_t target) const;                                          // N4
   control::FormatRow row(const FormatBook::Row& row);
+  control::Answer<uint32_t> domain_id(const std::string& name) const;
+  control::Answer<bool> tell_domains(const Until& until);
+  control::Answer<control::Purged> purge_domain(uint32_t domain, const control::PurgeAsk& ask,
+                                                Nanos limit_ns);
   Failure keep_draining(uint32_t target, Draining draining);  // N4
   control::Answer<control::Target> tell_draining(uint32_t target, Draining draining,
                                                  const Until& until);

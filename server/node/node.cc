@@ -10,6 +10,8 @@ namespace varve {
 
 namespace {
 
+static_assert(kNodeDomainsMax == flash::kDomainsMax);
+
 constexpr Nanos kListenWait = 60 * kSecond;
 constexpr Nanos kStickWait = kSecond;
 constexpr Nanos kControlStop = 2 * kSecond;
@@ -61,6 +63,7 @@ ShardOptions shard_options(const Node& node, uint32_t shard) {
     }
   }
   options.absent_targets = node.absent_targets;
+  options.domains = {node.identity.domain_ids, node.identity.domain_id_last};
   options.flash.shard = shard;
   options.flash.shards = config.shards;
   options.flash.scrub_interval_ns = Nanos{config.scrub_interval_s} * kSecond;

@@ -27,6 +27,11 @@ struct Start {
   }
 };
 
+flash::DomainIds domains_of(const Identity& identity) {
+  if (identity.domain_ids.empty()) return {};
+  return {identity.domain_ids, identity.domain_id_last};
+}
+
 // A file is made for a node that is new, for a further target in the data folder, or when asked.
 bool may_create(const Start& start, uint32_t index) {
   if (start.config.create_targets || !start.known) return true;
@@ -61,6 +66,7 @@ flash::TargetOptions target_options(const Start& start, uint32_t index) {
                   config.free_floor_bytes};
   options.index = index;
   options.geometry.scheme = config.scheme;
+  options.domains = domains_of(start.identity);
   options.anew = (start.anew >> index & 1) != 0;
   return options;
 }
@@ -348,7 +354,8 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   list.capacity_bytes = ~uint64_t{0};
   list.generations = generations_of(before);
   all.push_back(list);
-  const Result<flash::CommonStart> agreed = flash::common_start(all, start.config.shards);
+  const Result<flash::CommonStart> agreed =
+      flash::common_start(all, start.config.shards, domains_of(start.identity));
   if (!agreed) return {kExitTargetRefused, std::string("targets: ") + agreed.error().what()};
   *common = *agreed;
   VARVE_ASSERT(common->boot_generation > before.boot_generation);

@@ -26,6 +26,13 @@ const char* kind_text(wire::PurgeKind what) {
   return "?";
 }
 
+flash::DomainIds domain_ids(const Domains& domains) {
+  flash::DomainIds out{.ids = {}, .last = domains.id_last()};
+  for (const Domain& domain : domains.all())
+    out.ids.push_back(domain.id);
+  return out;
+}
+
 }  // namespace
 
 Purges::Purges(SessionScope& scope, SessionFormats& formats) : scope_(scope), formats_(formats) {}
@@ -118,6 +125,7 @@ PurgePart& Purges::fill_part(PendingPurge& purge, uint32_t shard, Part::Back on_
   part.owner = &purge;
   part.session = scope_.id;
   part.domain = purge.domain;
+  part.domains = domain_ids(scope_.context.domains);
   part.what = purge.what;
   part.lineage = purge.lineage;
   part.request = &purge.ids;

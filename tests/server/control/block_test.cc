@@ -71,6 +71,39 @@ TEST(ControlBlock, MatchTakesItsRanksFromTheFormatOrAsSaid) {
   EXPECT_EQ(rig.node.asked, (std::vector<std::string>{"match 2 of 3", "match 2 of 2"}));
 }
 
+// Expect: no domain is the default one, and what can be no name of one does not reach the node.
+TEST(ControlBlock, LooksSayInWhichDomain) {
+  ControlRig rig;
+  v1::FindBlockRequest find;
+  find.set_base_id(bytes32(1));
+  v1::FindBlockResponse found;
+  ASSERT_TRUE(rig.call(&Stub::FindBlock, find, &found).ok());
+  EXPECT_EQ(rig.node.find_domain, "default");
+  find.set_domain("team");
+  ASSERT_TRUE(rig.call(&Stub::FindBlock, find, &found).ok());
+  EXPECT_EQ(rig.node.find_domain, "team");
+  v1::MatchPrefixRequest match;
+  match.add_base_ids(bytes32(1));
+  match.set_rank_count(1);
+  match.set_domain("team");
+  v1::MatchPrefixResponse matched;
+  ASSERT_TRUE(rig.call(&Stub::MatchPrefix, match, &matched).ok());
+  EXPECT_EQ(rig.node.asked, std::vector<std::string>{"match 1 of 1 in team"});
+  v1::PurgeRequest purge;
+  purge.set_kind(v1::PURGE_KIND_DOMAIN);
+  v1::PurgeResponse purged;
+  for (const std::string& name : {std::string(65, 'a'), std::string("a\nb")}) {
+    find.set_domain(name);
+    match.set_domain(name);
+    purge.set_domain(name);
+    EXPECT_EQ(rig.call(&Stub::FindBlock, find, &found).error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_EQ(rig.call(&Stub::MatchPrefix, match, &matched).error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_EQ(rig.call(&Stub::Purge, purge, &purged).error_code(), grpc::INVALID_ARGUMENT);
+  }
+  EXPECT_EQ(rig.node.asked.size(), 1u);
+  EXPECT_EQ(rig.node.find_domain, "team");
+}
+
 TEST(ControlBlock, IdsAreBounded) {
   ControlRig rig;
   v1::MatchPrefixRequest in;

@@ -61,13 +61,39 @@ TEST(ControlDomain, OddNamesDoNotReachTheNode) {
   EXPECT_TRUE(rig.node.asked.empty());
 }
 
-TEST(ControlDomain, WhatThisVersionCannotIsUnimplemented) {
+// A quota that is not kept would be worse than none: it reaches the node, which says so.
+TEST(ControlDomain, AQuotaReachesTheNodeAndIsUnimplementedThere) {
   ControlRig rig;
   rig.node.refusal = Code::kUnsupported;
   v1::CreateDomainRequest create;
   create.set_name("a");
+  create.set_quota_bytes(4096);
   v1::CreateDomainResponse created;
   EXPECT_EQ(rig.call(&Stub::CreateDomain, create, &created).error_code(), grpc::UNIMPLEMENTED);
+  EXPECT_EQ(rig.node.asked, std::vector<std::string>{"create a 4096"});
+  EXPECT_TRUE(created.token().empty());
+}
+
+TEST(ControlDomain, EachRefusalHasItsCode) {
+  ControlRig rig;
+  v1::CreateDomainRequest create;
+  create.set_name("a");
+  v1::CreateDomainResponse created;
+  v1::DropDomainRequest drop;
+  drop.set_name("a");
+  v1::DropDomainResponse dropped;
+  const std::pair<Code, grpc::StatusCode> codes[] = {{Code::kQuota, grpc::RESOURCE_EXHAUSTED},
+                                                     {Code::kNoSpace, grpc::RESOURCE_EXHAUSTED},
+                                                     {Code::kIo, grpc::INTERNAL},
+                                                     {Code::kTimedOut, grpc::DEADLINE_EXCEEDED}};
+  for (const auto& [code, expected] : codes) {
+    rig.node.refusal = code;
+    EXPECT_EQ(rig.call(&Stub::CreateDomain, create, &created).error_code(), expected);
+  }
+  rig.node.refusal_kind = Refusal::Kind::kState;
+  EXPECT_EQ(rig.call(&Stub::DropDomain, drop, &dropped).error_code(), grpc::FAILED_PRECONDITION);
+  rig.node.refusal_kind = Refusal::Kind::kNotFound;
+  EXPECT_EQ(rig.call(&Stub::DropDomain, drop, &dropped).error_code(), grpc::NOT_FOUND);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ class FakeIngress : public Ingress {
   // ---- what it was asked
   std::vector<std::string> asked;
   PurgeAsk purge_ask;
+  std::string find_domain;
   Nanos limit_ns = 0;
   uint64_t session = 0;
   PageAsk page;
@@ -101,8 +102,9 @@ class FakeIngress : public Ingress {
     all.rows.push_back({"default", 1, 2, true, 3, 0, 0});
     return answer("domains", all);
   }
-  Answer<DomainToken> domain_create(const std::string& name, uint64_t, Nanos) override {
-    return answer("create " + name, DomainToken{{name, 2, 0, true, 0, 0, 0}, "secret"});
+  Answer<DomainToken> domain_create(const std::string& name, uint64_t quota_bytes, Nanos) override {
+    return answer("create " + name + (quota_bytes == 0 ? "" : " " + std::to_string(quota_bytes)),
+                  DomainToken{{name, 2, 0, true, 0, 0, 0}, "secret"});
   }
   Answer<DomainToken> domain_rotate(const std::string& name, Nanos) override {
     return answer("rotate " + name, DomainToken{{name, 2, 0, true, 0, 0, 0}, "other"});
@@ -126,8 +128,9 @@ class FakeIngress : public Ingress {
     }
     return Refusal::not_found("no format begins so");
   }
-  Answer<Found> find(const BaseId&, Nanos limit) override {
+  Answer<Found> find(const FindAsk& ask, Nanos limit) override {
     std::unique_lock<std::mutex> lock(mutex_);
+    find_domain = ask.domain;
     limit_ns = limit;
     ++waiting_;
     changed_.notify_all();
@@ -139,12 +142,14 @@ class FakeIngress : public Ingress {
     if (refusal != Code::kOk) return Refusal{refusal, refusal_kind, "the node says no"};
     return found;
   }
-  Answer<Matched> match(const std::vector<BaseId>& ids, uint32_t rank_count, Nanos) override {
+  Answer<Matched> match(const MatchAsk& ask, Nanos) override {
     Matched matched;
     matched.length = 1;
-    matched.tiers.assign(ids.size(), TierKind::kFlash);
-    return answer("match " + std::to_string(ids.size()) + " of " + std::to_string(rank_count),
-                  matched);
+    matched.tiers.assign(ask.ids.size(), TierKind::kFlash);
+    const std::string of = ask.domain == "default" ? "" : " in " + ask.domain;
+    return answer(
+        "match " + std::to_string(ask.ids.size()) + " of " + std::to_string(ask.rank_count) + of,
+        matched);
   }
   Answer<Purged> purge(const PurgeAsk& ask, Nanos limit) override {
     purge_ask = ask;

@@ -11,7 +11,7 @@ using Stub = v1::Control::Stub;
 
 TEST(ControlSession, HoldsComeInPages) {
   ControlRig rig;
-  rig.node.hold_page.rows.push_back({9, HoldKind::kFollow, 0xabc, "decode-1", 5, 6, 7, 8});
+  rig.node.hold_page.rows.push_back({9, HoldKind::kFollow, 0xabc, "decode-1", 5, 6, 7, 8, "team"});
   rig.node.hold_page.next_cursor = 10;
   v1::ListHoldsRequest in;
   in.set_cursor(3);
@@ -22,6 +22,7 @@ TEST(ControlSession, HoldsComeInPages) {
   EXPECT_EQ(out.holds(0).kind(), v1::HOLD_KIND_FOLLOW);
   EXPECT_EQ(out.holds(0).session(), 0xabcu);
   EXPECT_EQ(out.holds(0).blocks(), 8u);
+  EXPECT_EQ(out.holds(0).domain(), "team");
   EXPECT_EQ(out.next_cursor(), 10u);
   EXPECT_EQ(rig.node.page.cursor, 3u);
   EXPECT_EQ(rig.node.page.rows_max, 1u);

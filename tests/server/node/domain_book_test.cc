@@ -93,6 +93,7 @@ TEST_F(DomainBooks, AreTheSameInALaterLife) {
   EXPECT_EQ(book.now().find("team-a")->boot_generation, 7u);
   EXPECT_NE(book.now().find(2)->salt, book.now().find(3)->salt);
   EXPECT_EQ(identity.domain_id_last, 3u);
+  EXPECT_EQ(identity.domain_ids, (std::vector<uint32_t>{1, 2, 3}));
 }
 
 TEST_F(DomainBooks, ADropIsDoneAgainUntilItsPurgeWasAnswered) {

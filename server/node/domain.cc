@@ -1,0 +1,141 @@
+// Domains as the operator asks for them: the file first, then the session shard, then the answer.
+#include <algorithm>
+#include <cinttypes>
+
+#include "server/node/ingress.h"
+
+namespace varve {
+
+namespace {
+
+using control::Refusal;
+
+// As of one moment, for all of them.
+struct GenerationsNow {
+  Shard* shard;
+  flash::Generations rows = {};
+  void on_core() { rows = shard->flash().generations(); }
+};
+
+struct SetDomains {
+  SessionTable* sessions;
+  Domains domains;
+  void on_core() { sessions->domains_set(std::move(domains)); }
+};
+
+// A list of targets that does not say so yet is written at the next start all the same.
+void mark(Node& node, uint32_t id_last) {
+  const std::lock_guard<std::mutex> lock(node.mutex);  // N4
+  TargetList list;
+  Failure failure = reload_records(node.config.data_dir, &list);
+  list.domain_id_last = std::max(list.domain_id_last, id_last);
+  if (failure.ok()) failure = save_records(node.config.data_dir, list);
+  if (failure.ok()) return;
+  logf(LogLevel::kWarn, "control",
+       "%s; the new domain is in domains.list, and not marked as made: keep a copy of that file",
+       failure.text.c_str());
+}
+
+}  // namespace
+
+control::Answer<uint32_t> NodeIngress::domain_id(const std::string& name) const {
+  const Domains domains = node_.domains.now();
+  const Domain* domain = domains.find(name);
+  if (domain != nullptr) return domain->id;
+  return Refusal::not_found("there is no domain \"" + name + "\"; list the domains");
+}
+
+// What the core takes late it takes all the same: the file says it, and the question stays with it.
+control::Answer<bool> NodeIngress::tell_domains(const Until& until) {
+  auto told = ask(kSessionShard, SetDomains{node_.sessions.get(), node_.domains.now()}, until);
+  if (!told) return told.refusal();
+  return true;
+}
+
+control::Answer<control::Page<control::Domain>> NodeIngress::domains(const control::PageAsk& page,
+                                                                     Nanos limit_ns) {
+  auto now = ask(0, GenerationsNow{node_.threads[0]->shard.get()}, until(limit_ns));
+  if (!now) return now.refusal();
+  const Domains domains = node_.domains.now();
+  control::Page<control::Domain> out;
+  const std::lock_guard<std::mutex> lock(node_.mutex);
+  const MetricSnapshot& sum = node_.view.sum;
+  for (const Domain& domain : domains.all()) {
+    if (domain.id < page.cursor) continue;
+    if (out.rows.size() == page.rows_max) {
+      out.next_cursor = domain.id;
+      break;
+    }
+    control::Domain row;
+    row.name = domain.name;
+    row.id = domain.id;
+    row.generation = flash::domain_generation(now->rows, domain.id);
+    row.has_token = domain.has_token;
+    row.sessions = static_cast<uint64_t>(
+        sum.number("varve_domain_sessions", "domain=\"" + domain.name + "\""));
+    for (uint32_t t = 0; t < node_.targets.size() && domains.all().size() == 1; ++t) {
+      row.used_bytes += static_cast<uint64_t>(
+          sum.number("varve_target_live_bytes", "target=\"" + std::to_string(t) + "\""));
+    }
+    out.rows.push_back(std::move(row));
+  }
+  return out;
+}
+
+control::Answer<control::DomainToken> NodeIngress::domain_create(const std::string& name,
+                                                                 uint64_t quota_bytes,
+                                                                 Nanos limit_ns) {
+  if (quota_bytes > 0) {
+    return Refusal::of(Code::kUnsupported,
+                       "quota_bytes is not kept by this version, so it is refused; leave it out");
+  }
+  const Until until = this->until(limit_ns);
+  auto change = begin_change(until);
+  if (!change) return change.refusal();
+  const uint32_t start = node_.targets.front().info.super.boot_generation;
+  auto made = node_.domains.add(node_.config.data_dir, name, node_.entropy, start);
+  if (!made) return made.refusal();
+  mark(node_, made->domain.id);
+  logf(LogLevel::kWarn, "control", "domain %s is made, id %u", name.c_str(), made->domain.id);
+  if (auto told = tell_domains(until); !told) return told.refusal();
+  return *std::move(made);
+}
+
+control::Answer<control::DomainToken> NodeIngress::domain_rotate(const std::string& name,
+                                                                 Nanos limit_ns) {
+  const Until until = this->until(limit_ns);
+  auto change = begin_change(until);
+  if (!change) return change.refusal();
+  auto made = node_.domains.rotate(node_.config.data_dir, name, node_.entropy);
+  if (!made) return made.refusal();
+  logf(LogLevel::kWarn, "control", "domain %s, id %u, has a new token; the old one is refused",
+       name.c_str(), made->domain.id);
+  if (auto told = tell_domains(until); !told) return told.refusal();
+  return *std::move(made);
+}
+
+// Not in the file any more, it is in no later start. What it holds now is purged behind its last
+// session: parts of sessions come to the homes before those of the purge.
+control::Answer<control::Purged> NodeIngress::domain_drop(const std::string& name, Nanos limit_ns) {
+  const Until until = this->until(limit_ns);
+  auto change = begin_change(until);
+  if (!change) return change.refusal();
+  auto dropped = node_.domains.drop(node_.config.data_dir, name);
+  if (!dropped) return dropped.refusal();
+  if (auto told = tell_domains(until); !told) return told.refusal();
+  change->unlock();  // a purge may last; until it is answered the name is nobody else's
+  control::PurgeAsk all;
+  all.kind = control::PurgeKind::kDomain;
+  auto purged = purge_domain(dropped->id, all, until.left_ns());
+  if (!purged) {
+    logf(LogLevel::kWarn, "control", "domain %s, id %u, is dropped and not purged yet: %s",
+         name.c_str(), dropped->id, purged.refusal().text.c_str());
+    return purged.refusal();
+  }
+  node_.domains.ended(dropped->id);
+  logf(LogLevel::kWarn, "control", "domain %s, id %u, is dropped: %" PRIu64 " blocks", name.c_str(),
+       dropped->id, purged->blocks);
+  return purged;
+}
+
+}  // namespace varve
