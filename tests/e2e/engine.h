@@ -21,10 +21,11 @@ inline void pause(Nanos ns) {
 
 class Engine {
  public:
-  Engine(const std::string& address, const std::string& name) {
+  Engine(const std::string& address, const std::string& name, const std::string& token = "") {
     ClientOptions options;
     options.address = address;
     options.name = name;
+    options.token = token;
     auto opened = Client::open(options);
     EXPECT_TRUE(opened.has_value());
     client = std::move(*opened);
