@@ -62,6 +62,7 @@ std::string found_text(const v1::FindBlockResponse& found, uint32_t data_fragmen
 
 Outcome locate(Call& call) {
   v1::FindBlockRequest request;
+  request.set_domain(call.arguments.domain);
   Outcome outcome = read_hex("the base id", call.arguments.key, 32, 32, request.mutable_base_id());
   v1::FindBlockResponse found;
   if (outcome.ok()) outcome = call.node.ask(request, &found);
@@ -106,6 +107,7 @@ std::string matched_text(const v1::MatchPrefixResponse& matched) {
 
 Outcome match(Call& call) {
   v1::MatchPrefixRequest request;
+  request.set_domain(call.arguments.domain);
   std::vector<std::string> ids;
   Outcome outcome = read_ids(call, &ids);
   if (!outcome.ok()) return outcome;
@@ -126,6 +128,10 @@ Outcome match(Call& call) {
   return outcome.ok() ? call.show(matched, matched_text(matched)) : outcome;
 }
 
+Option domain_option() {
+  return {"--domain", "NAME", &Arguments::domain, "whose blocks [default]"};
+}
+
 }  // namespace
 
 Noun block_noun() {
@@ -134,7 +140,8 @@ Noun block_noun() {
           "Where a block lies: locate",
           {{"locate",
             "Ranks, state and fragments of a base id, as the index has them; no drive is asked",
-            {{"ID", "HEX", &Arguments::key, "a base id, 64 hex digits", Need::kRequired}},
+            {{"ID", "HEX", &Arguments::key, "a base id, 64 hex digits", Need::kRequired},
+             domain_option()},
             {"block locate 9c1185a5c5e9fc54612808977ee8f548b2258d31ad6f8a7a7d5f1b2c3d4e5f60"},
             locate}}};
 }
@@ -151,7 +158,8 @@ Noun match_noun() {
              {"--ids-file", "FILE", &Arguments::ids_file,
               "more of them, one a line; -: standard input"},
              {"--format", "HEX", &Arguments::format, "whose ranks make a run whole (fingerprint)"},
-             {"--ranks", "N", &Arguments::ranks, "or how many there are [1]"}},
+             {"--ranks", "N", &Arguments::ranks, "or how many there are [1]"},
+             domain_option()},
             {"match --ids-file prefix.txt --format 8b1f0c2d"},
             match}}};
 }

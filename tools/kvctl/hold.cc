@@ -23,11 +23,13 @@ const char* kind_text(v1::HoldKind kind) {
 
 std::string holds_text(const v1::ListHoldsResponse& list, const Paint& paint) {
   if (list.holds_size() == 0) return "nothing is held\n";
-  Table table({">HOLD", "KIND", "CLIENT", "SESSION", ">BLOCKS", ">BYTES", ">AGE", ">LEFT"});
+  Table table(
+      {">HOLD", "KIND", "CLIENT", "DOMAIN", "SESSION", ">BLOCKS", ">BYTES", ">AGE", ">LEFT"});
   for (const v1::Hold& hold : list.holds()) {
     table.row({std::to_string(hold.hold()), kind_text(hold.kind()), printable(hold.client()),
-               session_text(hold.session()), count_text(hold.blocks()), size_text(hold.bytes()),
-               age_text(hold.age_ns()), hold.left_ns() == 0 ? "ending" : age_text(hold.left_ns())});
+               printable(hold.domain()), session_text(hold.session()), count_text(hold.blocks()),
+               size_text(hold.bytes()), age_text(hold.age_ns()),
+               hold.left_ns() == 0 ? "ending" : age_text(hold.left_ns())});
   }
   return table.text(paint);
 }

@@ -40,6 +40,9 @@ TEST(Locate, AnswersThatNothingIsThere) {
   EXPECT_EQ(said.exit, Exit::kDone);
   EXPECT_EQ(said.out, "it is not there\n");
   EXPECT_EQ(node.kvctl({"--json", "block", "locate", kId}).json()["found"], false);
+  EXPECT_EQ(node.FindBlock_request.domain(), "");
+  EXPECT_EQ(node.kvctl({"block", "locate", kId, "--domain", "team-a"}).exit, Exit::kDone);
+  EXPECT_EQ(node.FindBlock_request.domain(), "team-a");
   EXPECT_EQ(node.kvctl({"block", "locate", "aa"}).exit, Exit::kUsage);
 }
 
@@ -60,6 +63,8 @@ TEST(Match, SumsUpNeighbours) {
   EXPECT_EQ(node.kvctl({"match", kId, "--format", "abababab"}).exit, Exit::kDone);
   EXPECT_EQ(node.MatchPrefix_request.fingerprint(), std::string(4, '\xab'));
   EXPECT_EQ(node.kvctl({"match", kId, "--format", "abababab", "--ranks", "1"}).exit, Exit::kUsage);
+  EXPECT_EQ(node.kvctl({"match", kId, "--domain", "team-a"}).exit, Exit::kDone);
+  EXPECT_EQ(node.MatchPrefix_request.domain(), "team-a");
   EXPECT_EQ(node.kvctl({"match", kId}).exit, Exit::kDone);
   EXPECT_EQ(node.MatchPrefix_request.rank_count(), 1u);
 }

@@ -19,8 +19,10 @@ TEST(Leases, AreOneRowEach) {
   hold->set_client("one\x1b");
   hold->set_age_ns(12 * kSecond);
   hold->set_bytes(2 << 20);
+  hold->set_domain("team-a");
   const Said said = node.kvctl({"leases"});
-  for (const char* mark : {"lease", "one?", "00000000000000ab", "2.0 MiB", "12 s", "ending"})
+  for (const char* mark :
+       {"lease", "one?", "team-a", "00000000000000ab", "2.0 MiB", "12 s", "ending"})
     EXPECT_NE(said.out.find(mark), std::string::npos) << mark << "\n" << said.out;
   EXPECT_EQ(node.kvctl({"--json", "holds"}).json()["holds"][0]["hold"], 9);
 }
