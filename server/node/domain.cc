@@ -36,6 +36,15 @@ void mark(Node& node, uint32_t id_last) {
        failure.text.c_str());
 }
 
+// A loopback without a token makes every client of this machine an operator, who may take any other
+// domain's token: a domain would keep nothing from anybody.
+std::optional<Refusal> refuse_open(const Node& node) {
+  if (!node.control_token.empty()) return std::nullopt;
+  return Refusal::state(
+      "whoever is on this machine may call the control plane, and could take any domain's token: "
+      "start with --control-token-file");
+}
+
 }  // namespace
 
 control::Answer<uint32_t> NodeIngress::domain_id(const std::string& name) const {
@@ -89,6 +98,7 @@ control::Answer<control::DomainToken> NodeIngress::domain_create(const std::stri
     return Refusal::of(Code::kUnsupported,
                        "quota_bytes is not kept by this version, so it is refused; leave it out");
   }
+  if (auto refusal = refuse_open(node_)) return *std::move(refusal);
   const Until until = this->until(limit_ns);
   auto change = begin_change(until);
   if (!change) return change.refusal();
@@ -103,6 +113,7 @@ control::Answer<control::DomainToken> NodeIngress::domain_create(const std::stri
 
 control::Answer<control::DomainToken> NodeIngress::domain_rotate(const std::string& name,
                                                                  Nanos limit_ns) {
+  if (auto refusal = refuse_open(node_)) return *std::move(refusal);
   const Until until = this->until(limit_ns);
   auto change = begin_change(until);
   if (!change) return change.refusal();

@@ -347,6 +347,12 @@ void say_start(const Node& node) {
   if (node.control == nullptr) return;
   logf(LogLevel::kInfo, "main", "control plane on %s, token %s", node.control->address().c_str(),
        c.control_token_file.empty() ? "none (loopback only)" : c.control_token_file.c_str());
+  const size_t domains = node.domains.now().all().size();
+  if (domains == 1 || !node.control_token.empty()) return;
+  logf(LogLevel::kWarn, "main",
+       "%zu DOMAINS AND NO TOKEN OF OPERATORS: whoever is on this machine may purge and drop each "
+       "of them; start with --control-token-file",
+       domains);
 }
 
 void stick(Node& node, Sticking sticking) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "tests/e2e/control_node.h"
 #include "tests/e2e/peer.h"
@@ -14,6 +15,19 @@ namespace {
 
 class DomainsOfANode : public ControlOfANode {
  protected:
+  void SetUp() override {
+    ControlOfANode::SetUp();
+    const std::string file = real.folder() + "/operators";
+    std::ofstream(file) << "0123456789abcdef";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+    real.shape.insert(real.shape.end(), {"--control-token-file", file});
+    token = "0123456789abcdef";
+  }
+  // As a node starts that has no token of operators.
+  void forget_token() {
+    real.shape.resize(real.shape.size() - 2);
+    token.clear();
+  }
   v1::CreateDomainResponse make(const std::string& name) {
     v1::CreateDomainRequest in;
     in.set_name(name);
@@ -373,6 +387,33 @@ TEST_F(DomainsOfANode, ComeChangeAndGoForGood) {
   }
   EXPECT_EQ(real.log().find(made.token()), std::string::npos);
   EXPECT_EQ(real.log().find(newer), std::string::npos);
+  stop();
+}
+
+// Who may call the control plane may take a domain's token: where that is all of the machine, no
+// token is given out.
+TEST_F(DomainsOfANode, AreNotMadeWhereEverybodyIsAnOperator) {
+  start();
+  make("team-a");
+  stop();
+  EXPECT_EQ(real.log().find("NO TOKEN OF OPERATORS"), std::string::npos) << real.log();
+  forget_token();
+  start();
+  EXPECT_NE(real.log().find("2 DOMAINS AND NO TOKEN OF OPERATORS"), std::string::npos)
+      << real.log();
+  v1::CreateDomainRequest create;
+  create.set_name("team-b");
+  v1::CreateDomainResponse created;
+  const grpc::Status refused = ask(&Stub::CreateDomain, create, &created);
+  EXPECT_EQ(refused.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_NE(refused.error_message().find("--control-token-file"), std::string::npos);
+  v1::RotateDomainTokenRequest rotate;
+  rotate.set_name("team-a");
+  v1::RotateDomainTokenResponse rotated;
+  EXPECT_EQ(ask(&Stub::RotateDomainToken, rotate, &rotated).error_code(),
+            grpc::FAILED_PRECONDITION);
+  EXPECT_TRUE(created.token().empty() && rotated.token().empty());
+  EXPECT_EQ(domains().size(), 2u);
   stop();
 }
 
