@@ -43,6 +43,8 @@ void PurgeOp::begin(PurgePart& part) {
     stage_ = Stage::kRaise;
   } else {
     stage_ = Stage::kWalk;
+    // Recovery may still run: it takes nothing of others in.
+    context_.options.domains.ids = part.domains.ids;
     context_.lineages->purge(part.domain, part.lineage, part.rows);
     context_.pushes->purge(part.domain, part.lineage, [this](const BlockId& block) {
       const std::optional<Located> located = context_.index.find_any(block);
@@ -210,8 +212,13 @@ bool PurgeOp::walk_some() {
 
 void PurgeOp::raise() {
   const flash::DomainIds& domains = part_->domains;
+  flash::DomainIds named = domains;  // its own row counts on, though it was dropped
+  if (!named.has(part_->domain)) {
+    named.ids.insert(std::lower_bound(named.ids.begin(), named.ids.end(), part_->domain),
+                     part_->domain);
+  }
   const Result<flash::Generations> rows =
-      flash::raised(flash::kept(context_.lineages->rows(), domains), part_->domain, part_->lineage,
+      flash::raised(flash::kept(context_.lineages->rows(), named), part_->domain, part_->lineage,
                     &part_->generation, flash::generations_max(domains));
   if (!rows) return finish(rows.error());
   raise_.rows = *rows;

@@ -3,10 +3,34 @@
 // where it is done: match, reserve, purge, catalog, lineage, siblings, look.
 #include <gtest/gtest.h>
 
+#include "server/op/lineage.h"
 #include "tests/server/op/rig.h"
 
 namespace varve {
 namespace {
+
+// A purge of a domain, as the session does it: raised, then walked for. One that cannot be raised
+// is not.
+struct DomainPurge {
+  PurgePart part;
+  bool back = false;
+  DomainPurge(Rig& rig, const flash::DomainIds& domains, uint32_t domain, uint64_t lineage = 0) {
+    part.what = lineage == 0 ? wire::PurgeKind::kDomain : wire::PurgeKind::kLineage;
+    part.lineage = lineage;
+    part.domain = domain;
+    part.domains = domains;
+    part.session_reactor = &rig.reactor;
+    part.owner = this;
+    part.on_back = [](Part& done) { static_cast<DomainPurge*>(done.owner)->back = true; };
+    for (const bool raise : {true, false}) {
+      part.raise = raise;
+      back = false;
+      rig.operations->begin(part);
+      EXPECT_TRUE(rig.run_until([this] { return back; }));
+      if (!part.status.ok()) return;
+    }
+  }
+};
 
 // Goal: the bytes are those of the domain that asks, from DRAM and from flash; what it has not is
 // not found, whatever others have. Method: each domain writes other bytes under one id.
@@ -50,6 +74,43 @@ TEST(Domain, ALeaseKeepsWhatIsOfItsDomain) {
   EXPECT_EQ(rig.match({1}).found(), 1u);
   rig.release(leased.lease);
   rig.expect_at_rest();
+}
+
+TEST(Domain, TheGenerationOfOneThatIsDroppedGoesOnFromItsOwn) {
+  Rig rig;
+  const flash::DomainIds both{.ids = {1, 2}, .last = 2}, one{.ids = {1}, .last = 2};
+  for (uint32_t generation = 1; generation <= 2; ++generation)
+    EXPECT_EQ(DomainPurge(rig, both, 2).part.generation, generation);
+  rig.domain = 2;
+  rig.push({1});
+  const DomainPurge dropped(rig, one, 2);
+  EXPECT_TRUE(dropped.part.status.ok());
+  EXPECT_EQ(dropped.part.generation, 3u);
+  EXPECT_EQ(dropped.part.blocks, 1u);
+  EXPECT_EQ(flash::domain_generation(rig.flash.rows, 2), 3u);
+}
+
+// What recovery still finds of it then, in whatever generation, is nobody's.
+TEST(Domain, WhatIsDroppedWhileRecoveryRunsIsNotFoundByIt) {
+  RigOptions options;
+  options.op.domains = {.ids = {1, 2}, .last = 2};
+  Rig rig(options);
+  const auto recovers = [&rig](uint32_t number, uint32_t page) {
+    flash::FragmentInfo info;
+    info.block = {rig.id(number), 0, 2};
+    info.attempt = {.boot_generation = 3, .target = 0, .counter = 10};
+    const uint32_t slice = slice_of(info.block.base, rig.context->options.slices);
+    info.place = {.slice = static_cast<uint8_t>(slice), .page = page, .pages = 4, .lead_pages = 2};
+    info.block_bytes = 1000;
+    info.mark = {.domain = 2, .domain_generation = 9};
+    rig.flash.adopt(info.place, info.block);
+    return rig.operations->catalog().recovered(info);
+  };
+  EXPECT_TRUE(recovers(1, 1));
+  EXPECT_EQ(DomainPurge(rig, {.ids = {1}, .last = 2}, 2).part.blocks, 1u);
+  EXPECT_FALSE(recovers(2, 10));
+  EXPECT_EQ(rig.context->metrics.recovered_unknown.value(), 1u);
+  EXPECT_EQ(rig.index.base_slot(2, rig.id(2)), std::nullopt);
 }
 
 }  // namespace
