@@ -220,6 +220,11 @@ void PurgeOp::raise() {
   const Result<flash::Generations> rows =
       flash::raised(flash::kept(context_.lineages->rows(), named), part_->domain, part_->lineage,
                     &part_->generation, flash::generations_max(domains));
+  if (!rows && domains.dropped(part_->domain)) {
+    // It needs no row, and must not fail for want of one: no start takes it in again.
+    part_->rows = flash::kept(context_.lineages->rows(), domains);
+    return finish(Status());
+  }
   if (!rows) return finish(rows.error());
   raise_.rows = *rows;
   context_.flash.raise(raise_);

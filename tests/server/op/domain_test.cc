@@ -90,6 +90,27 @@ TEST(Domain, TheGenerationOfOneThatIsDroppedGoesOnFromItsOwn) {
   EXPECT_EQ(flash::domain_generation(rig.flash.rows, 2), 3u);
 }
 
+// Rows taken when there was one domain only: another that lives is told so, one that is dropped
+// goes all the same.
+TEST(Domain, AFullTableOfGenerationsKeepsNoneFromBeingDropped) {
+  Rig rig;
+  for (uint32_t i = 0; i < flash::kGenerationsMax; ++i)
+    ASSERT_TRUE(DomainPurge(rig, {.ids = {1}, .last = 1}, 1, 100 + i).part.status.ok());
+  rig.domain = 2;
+  rig.push({1});
+  const DomainPurge alive(rig, {.ids = {1, 2}, .last = 2}, 2);
+  EXPECT_EQ(alive.part.status.code(), Code::kNoSpace);
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  const DomainPurge dropped(rig, {.ids = {1}, .last = 2}, 2);
+  EXPECT_TRUE(dropped.part.status.ok());
+  EXPECT_EQ(dropped.part.generation, 1u);
+  EXPECT_EQ(dropped.part.blocks, 1u);
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  EXPECT_EQ(rig.context->lineages->rows().size(), flash::kGenerationsMax);
+  rig.settle();
+  rig.expect_at_rest();
+}
+
 // What recovery still finds of it then, in whatever generation, is nobody's.
 TEST(Domain, WhatIsDroppedWhileRecoveryRunsIsNotFoundByIt) {
   RigOptions options;
