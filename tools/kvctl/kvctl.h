@@ -5,8 +5,7 @@
 // the tests. One thread. gRPC stands in node_client.cc alone, CLI11 in command_tree.cc and
 // completion.cc. Invariants:
 //   K1 what a command has to say goes to `out`, all else to `err`; with --json `out` has one
-//   document
-//      or nothing, and an error is one line of JSON on `err`. --help and --version are for people.
+//      document or nothing, and an error is one line of JSON on `err`.
 //   K2 an error names cause and remedy, and never a token.
 //   K3 what cannot be taken back is asked for, or needs --yes where nobody can be asked.
 //   K4 every wait ends: by its answer or --timeout.
@@ -24,7 +23,7 @@ enum class Exit : int {
   kUsage = 2,      // of this command; nothing was asked
   kUnreached = 3,  // no node there, or it is starting or stopping
   kDenied = 4,     // no token, or a wrong one
-  kTimedOut = 5,   // no answer within --timeout: what was begun may go on
+  kTimedOut = 5,   // no answer: --timeout passed or the connection ended; what was begun may go on
 };
 
 // The streams, and whether people are at them.

@@ -14,7 +14,8 @@ namespace varve::kvctl {
 
 namespace {
 
-constexpr Nanos kCallNanos = 30 * kSecond, kPurgeNanos = 90 * kSecond;
+constexpr Nanos kPurgeNanos = 90 * kSecond;
+constexpr std::chrono::milliseconds kEndingSeen(200);  // an end of the connection is known by then
 
 const char* code_text(grpc::StatusCode code) {
   static constexpr const char* kNames[] = {"OK",
@@ -48,19 +49,27 @@ std::shared_ptr<grpc::Channel> connect(const std::string& control) {
   return grpc::CreateCustomChannel(control, grpc::InsecureChannelCredentials(), arguments);
 }
 
-Outcome outcome_of(const grpc::Status& status, const NodeAddress& address, bool connected,
+// How far a call came.
+enum class Came { kNowhere, kToTheEndOfTheConnection, kToAnAnswer };
+
+Outcome outcome_of(const grpc::Status& status, const NodeAddress& address, Came came,
                    Nanos timeout_ns) {
   if (status.ok()) return Outcome::done();
   const std::string said = printable(status.error_message());
   const grpc::StatusCode code = status.error_code();
   Outcome outcome{Exit::kFailed, code_text(code), said};
   const bool late = code == grpc::DEADLINE_EXCEEDED;
-  if (!connected && (late || code == grpc::UNAVAILABLE)) {
+  if (came == Came::kNowhere && (late || code == grpc::UNAVAILABLE)) {
     outcome.exit = Exit::kUnreached;
-    outcome.text = "cannot reach a node at " + address.control + " (" +
-                   (late ? "no answer in " + age_text(timeout_ns) : said) +
-                   "); start varved there, or give the address of its --control by --control "
-                   "HOST:PORT";
+    outcome.text =
+        "cannot reach a node at " + address.control + " (" +
+        (late ? "no answer in " + age_text(timeout_ns) : said) +
+        "); start varved there, or see its log where it runs, or give the address of its "
+        "--control by --control HOST:PORT";
+  } else if (came == Came::kToTheEndOfTheConnection) {
+    outcome.exit = Exit::kTimedOut;
+    outcome.text = "the connection to " + address.control + " ended before the answer (" + said +
+                   "): what was begun may be done in part; look again, and see the node's log";
   } else if (code == grpc::UNAVAILABLE) {
     outcome.exit = Exit::kUnreached;
   } else if (code == grpc::UNAUTHENTICATED) {
@@ -95,20 +104,41 @@ struct NodeClient::Channel {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout_ns));
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+    // Asked before the call: where there was no connection, nothing can have begun.
+    reached = connects(context.deadline());
     const grpc::Status status = ((*stub).*method)(&context, request, response);
-    // A node that answered has a name; one that was never reached has none.
-    const bool connected = channel->GetState(false) == GRPC_CHANNEL_READY;
-    return outcome_of(status, address, connected, timeout_ns);
+    Came came = reached ? Came::kToAnAnswer : Came::kNowhere;
+    if (reached && status.error_code() == grpc::UNAVAILABLE &&
+        channel->WaitForStateChange(GRPC_CHANNEL_READY,
+                                    std::chrono::system_clock::now() + kEndingSeen)) {
+      came = Came::kToTheEndOfTheConnection;
+    }
+    return outcome_of(status, address, came, timeout_ns);
+  }
+
+  // One attempt, of which the call then says why it failed.
+  bool connects(std::chrono::system_clock::time_point deadline) {
+    grpc_connectivity_state state = channel->GetState(true);
+    while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE &&
+           channel->WaitForStateChange(state, deadline)) {
+      state = channel->GetState(true);
+    }
+    return state == GRPC_CHANNEL_READY;
   }
 
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Control::Stub> stub;
+  bool reached = false;
 };
 
 NodeClient::NodeClient(NodeAddress address)
     : address_(std::move(address)), channel_(std::make_unique<Channel>(address_.control)) {}
 
 NodeClient::~NodeClient() = default;
+
+bool NodeClient::reached() const {
+  return channel_->reached;
+}
 
 Outcome NodeClient::load_token_once() {
   if (!token_.empty()) return Outcome::done();

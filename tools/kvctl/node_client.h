@@ -13,6 +13,8 @@
 
 namespace varve::kvctl {
 
+inline constexpr Nanos kCallNanos = 30 * kSecond;  // of an answer, where --timeout is not given
+
 struct NodeAddress {
   std::string control;     // HOST:PORT
   std::string token_file;  // empty = none
@@ -56,6 +58,9 @@ class NodeClient {
   NodeClient& operator=(const NodeClient&) = delete;
 
   const NodeAddress& address() const { return address_; }
+  // Whether there was a connection when the last call was made: somebody is there, whatever he
+  // said.
+  bool reached() const;
 
 #define X(Name) Outcome ask(const v1::Name##Request& request, v1::Name##Response* response);
   VARVE_KVCTL_RPCS(X)

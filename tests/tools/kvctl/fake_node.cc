@@ -1,8 +1,11 @@
 // The service behind it, on a port of its own, so that the tests need not know gRPC.
 #include "tests/tools/kvctl/fake_node.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <varve/v1/control.grpc.pb.h>
 
 #include <nlohmann/json.hpp>
@@ -33,7 +36,6 @@ Said run_kvctl(const std::vector<std::string>& arguments, const std::string& typ
 struct FakeNode::Service final : v1::Control::Service {
   explicit Service(FakeNode& of) : node(of) {
     grpc::ServerBuilder builder;
-    int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(this);
     server = builder.BuildAndStart();
@@ -58,6 +60,7 @@ struct FakeNode::Service final : v1::Control::Service {
     const auto at = metadata.find("authorization");
     node.authorization =
         at == metadata.end() ? "" : std::string(at->second.data(), at->second.size());
+    if (name == node.cut_) cut_connections();
     if (const auto refusal = node.refusals_.find(name); refusal != node.refusals_.end()) {
       return refusal_of(refusal->second.first, refusal->second.second);
     }
@@ -67,11 +70,25 @@ struct FakeNode::Service final : v1::Control::Service {
     return grpc::Status::OK;
   }
 
+  // Both ends are in this process: those whose peer is this service are shut down.
+  void cut_connections() const {
+    for (int fd = 3; fd < 1024; ++fd) {
+      sockaddr_storage peer = {};
+      socklen_t bytes = sizeof(peer);
+      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) continue;
+      // gRPC speaks IPv4 through sockets of IPv6; the port stands at the same place in both.
+      const auto& as_v4 = reinterpret_cast<const sockaddr_in&>(peer);
+      const bool is_ip = peer.ss_family == AF_INET || peer.ss_family == AF_INET6;
+      if (is_ip && ntohs(as_v4.sin_port) == port) (void)::shutdown(fd, SHUT_RDWR);
+    }
+  }
+
   static grpc::Status refusal_of(const std::string& code, const std::string& text) {
     static const std::map<std::string, grpc::StatusCode> kCodes = {
         {"INTERNAL", grpc::INTERNAL},
         {"NOT_FOUND", grpc::NOT_FOUND},
         {"UNAVAILABLE", grpc::UNAVAILABLE},
+        {"RESOURCE_EXHAUSTED", grpc::RESOURCE_EXHAUSTED},
         {"UNAUTHENTICATED", grpc::UNAUTHENTICATED},
         {"DEADLINE_EXCEEDED", grpc::DEADLINE_EXCEEDED},
         {"FAILED_PRECONDITION", grpc::FAILED_PRECONDITION}};
@@ -81,6 +98,7 @@ struct FakeNode::Service final : v1::Control::Service {
   }
 
   FakeNode& node;
+  int port = 0;
   std::unique_ptr<grpc::Server> server;
 };
 

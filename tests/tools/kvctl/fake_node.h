@@ -31,6 +31,8 @@ class FakeNode {
   Said kvctl(std::vector<std::string> arguments, const std::string& typed = {});
   // From now on that call is answered so; `code` as in the proto, "OK" takes it back.
   void refuse(const std::string& rpc, const std::string& code, const std::string& text);
+  // From now on the connection ends while that call is carried out.
+  void cut(const std::string& rpc) { cut_ = rpc; }
 
   std::string address;
   std::string authorization;       // of the last call
@@ -50,6 +52,7 @@ class FakeNode {
  private:
   struct Service;
   std::map<std::string, std::pair<std::string, std::string>> refusals_;  // by call: code, text
+  std::string cut_;
   std::unique_ptr<Service> service_;
 };
 

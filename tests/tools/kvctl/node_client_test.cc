@@ -2,7 +2,11 @@
 // of the proto is missing here.
 #include "tools/kvctl/node_client.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "tests/tools/kvctl/fake_node.h"
 
@@ -80,6 +84,43 @@ TEST(NodeClient, SaysThatNobodyIsThere) {
   EXPECT_EQ(outcome.code, "UNAVAILABLE");
   EXPECT_NE(outcome.text.find(address.control), std::string::npos);
   EXPECT_NE(outcome.text.find("--control"), std::string::npos);
+}
+
+// Goal: who reads the exit code does not take a purge that began for one that nobody was asked for.
+TEST(NodeClient, SaysThatWhatWasBegunMayBeDone) {
+  FakeNode node;
+  node.cut("Purge");
+  NodeClient client(address_of(node));
+  v1::PurgeResponse purged;
+  const Outcome outcome = client.ask(v1::PurgeRequest(), &purged);
+  ASSERT_EQ(node.asked, std::vector<std::string>{"Purge"});
+  EXPECT_EQ(outcome.exit, Exit::kTimedOut) << outcome.text;
+  EXPECT_NE(outcome.text.find("may be done in part"), std::string::npos) << outcome.text;
+  EXPECT_EQ(outcome.text.find("start varved"), std::string::npos) << outcome.text;
+  EXPECT_TRUE(client.reached());
+}
+
+// Goal: a varved that is stopped (the kernel still takes connections) is not said to be absent.
+TEST(NodeClient, SaysThatNobodySpeaksThere) {
+  const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at = {};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(at);
+  ASSERT_EQ(::bind(listening, reinterpret_cast<const sockaddr*>(&at), bytes), 0);
+  ASSERT_EQ(::listen(listening, 8), 0);
+  ASSERT_EQ(::getsockname(listening, reinterpret_cast<sockaddr*>(&at), &bytes), 0);
+  NodeAddress address;
+  address.control = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  address.timeout_ns = 200 * kMillisecond;
+  NodeClient client(address);
+  v1::PurgeResponse purged;
+  const Outcome outcome = client.ask(v1::PurgeRequest(), &purged);
+  EXPECT_EQ(outcome.exit, Exit::kUnreached) << outcome.text;
+  EXPECT_NE(outcome.text.find("no answer in 200 ms"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("see its log where it runs"), std::string::npos) << outcome.text;
+  EXPECT_FALSE(client.reached());
+  ::close(listening);
 }
 
 TEST(NodeClient, TellsRefusalsApart) {
