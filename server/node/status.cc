@@ -40,6 +40,16 @@ void count(const MetricSnapshot& sum, control::NodeStatus* out) {
   out->repair_eta_ns = number(sum, "varve_repair_eta_seconds") * kSecond;
 }
 
+// The remedy of the one cause, where it has one; the errno belongs to the cause.
+std::string lost_text(const Status& why) {
+  const std::string what = why.what();
+  const size_t end = std::min(what.find("; "), what.size());
+  return "it could not be used at the start: " + what.substr(0, end) +
+         errno_suffix(why.errno_value()) +
+         (end < what.size() ? what.substr(end) + ", or bring a blank one, and restart"
+                            : "; bring it back, or a blank one, and restart");
+}
+
 // Cause and remedy of a state that is not as it should be.
 std::string why_text(const control::Target& target, const NodeTarget& of) {
   switch (target.state) {
@@ -54,14 +64,13 @@ std::string why_text(const control::Target& target, const NodeTarget& of) {
                  : "what it holds is copied to the others; wait until it is drained";
     case control::TargetState::kDrained:
       return of.draining && (of.drain_kept || of.drain_set)
-                 ? "it is empty and may be removed: stop the node, take it out, start again"
+                 ? "it is empty and may be removed; stop the node, take it out, start again"
                  : "it is empty; what is in its place at the next start is formatted and used";
     case control::TargetState::kFailed:
       return "it failed in this run: what parity covers is rebuilt, the rest is away; check or "
              "replace the drive and restart";
     case control::TargetState::kLost:
-      return std::string("it could not be used at the start: ") + of.lost.what() +
-             errno_suffix(of.lost.errno_value()) + "; bring it back, or a blank one, and restart";
+      return lost_text(of.lost);
   }
   return {};
 }
