@@ -54,19 +54,19 @@ Json json_of(const std::vector<Finding>& findings, const Counts& counts) {
 }
 
 struct NodeSeen {
-  bool reached = false;
+  NodeHere here = NodeHere::kYes;  // also when nobody was asked: what may be its own is no fault
   std::string data_dir;
   std::vector<Finding> findings;
 };
 
-// Whoever answers is there, also when he refuses.
 NodeSeen see_node(Call& call) {
   NodeSeen seen;
   v1::GetStatusResponse status;
   v1::ListTargetsResponse targets;
   Outcome outcome = call.node.ask(v1::GetStatusRequest(), &status);
   if (outcome.ok()) outcome = call.node.ask(v1::ListTargetsRequest(), &targets);
-  seen.reached = outcome.ok() || outcome.exit == Exit::kDenied || outcome.exit == Exit::kTimedOut;
+  // Whoever answers is there, also when he refuses.
+  if (outcome.exit == Exit::kUnreached && !call.node.reached()) seen.here = NodeHere::kNo;
   if (outcome.ok()) {
     seen.data_dir = status.data_dir();
     seen.findings = check_node(status, targets);
@@ -79,7 +79,7 @@ NodeSeen see_node(Call& call) {
 // A node's own may be seen from the folder where it was started, which nobody knows here.
 std::string folder_of(const Arguments& arguments, const NodeSeen& seen) {
   if (!arguments.data.empty()) return arguments.data;
-  if (!seen.reached) return ServerConfig().data_dir;
+  if (seen.here == NodeHere::kNo) return ServerConfig().data_dir;
   return seen.data_dir.starts_with("/") ? seen.data_dir : std::string();
 }
 
@@ -89,12 +89,13 @@ Outcome examine(Call& call) {
     return Outcome::usage("--local and --remote leave nothing to look at; give one of them");
   }
   NodeSeen seen;
+  seen.here = NodeHere::kNo;
   if (!a.local) seen = see_node(call);
   std::vector<Finding> findings = std::move(seen.findings);
   // A node elsewhere says nothing of this machine, nor this machine of it.
   if (a.local || (!a.remote && is_loopback(a.control))) {
-    const NodeHere here = seen.reached ? NodeHere::kYes : NodeHere::kNo;
-    for (Finding& finding : check_machine(look_at_machine("", folder_of(a, seen)), here))
+    const MachineFacts facts = look_at_machine("", folder_of(a, seen), seen.here);
+    for (Finding& finding : check_machine(facts, seen.here))
       findings.push_back(std::move(finding));
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& one, const Finding& other) {
@@ -117,9 +118,10 @@ const char* severity_name(Severity severity) {
   return kNames[static_cast<size_t>(severity)];
 }
 
-Finding finding_of(Severity severity, std::string check, const std::string& text) {
+Finding finding_of(Severity severity, std::string check, const std::string& text,
+                   const std::string& remedy) {
   const size_t at = text.rfind("; ");
-  if (at == std::string::npos) return {severity, std::move(check), text, "see the node's log"};
+  if (at == std::string::npos) return {severity, std::move(check), text, remedy};
   return {severity, std::move(check), text.substr(0, at), text.substr(at + 2)};
 }
 
@@ -131,7 +133,8 @@ Noun doctor_noun() {
       {{"",
         "Looks at the node, and at this machine when the node is on it (or is to be): io_uring, "
         "limits, memory, clock, ports, and a data folder, in which it makes a file and removes "
-        "it. One cause and one remedy for each finding. Exit 1 when there is an error or a "
+        "it. Of a machine where a node runs, only what that node cannot say itself. One cause and "
+        "one remedy for each finding. Exit 1 when there is an error or a "
         "warning.",
         {{"--local", "", &Arguments::local, "this machine only: before a first start"},
          {"--remote", "", &Arguments::remote, "the node only"},

@@ -17,7 +17,15 @@ struct Finding {
 };
 
 const char* severity_name(Severity severity);  // "ok", "note", "warning", "error"
-// "cause; remedy" as varved writes them: what stands behind the last semicolon is the remedy.
-Finding finding_of(Severity severity, std::string check, const std::string& text);
+// "cause; remedy" as varved writes them: what stands behind the last semicolon is the remedy, and
+// `remedy` where nothing does.
+Finding finding_of(Severity severity, std::string check, const std::string& text,
+                   const std::string& remedy = "see the node's log");
+inline Finding ok_finding(std::string check, std::string what) {
+  return {Severity::kOk, std::move(check), std::move(what), ""};
+}
+// Of a token file, whose problems varved states without one.
+inline constexpr const char* kTokenRemedy =
+    "write a token of 16 to 256 printable characters into it, on one line";
 
 }  // namespace varve::kvctl

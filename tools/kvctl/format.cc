@@ -12,21 +12,22 @@ constexpr size_t kFingerprintBytesMin = 4, kFingerprintBytesMax = 32;
 constexpr size_t kFormatBytesMax = 1024 * 1024;  // of a file: a request is not longer
 constexpr size_t kShownBytes = 8;                // of fingerprints and digests in tables
 
-// "KV_TYPE_FP8_E4M3" -> "fp8_e4m3"
-std::string short_name(const std::string& name, size_t prefix) {
-  std::string text = name.substr(std::min(prefix, name.size()));
+// "KV_TYPE_FP8_E4M3" -> "fp8_e4m3"; "unknown(9)" where a newer node has values of its own.
+std::string short_name(const std::string& name, const std::string& prefix, int value) {
+  if (name.empty()) return "unknown(" + std::to_string(value) + ")";
+  std::string text = name.substr(std::min(prefix.size(), name.size()));
   for (char& c : text)
     c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return text;
 }
 std::string type_text(v1::KvType type) {
-  return short_name(v1::KvType_Name(type), std::string("KV_TYPE_").size());
+  return short_name(v1::KvType_Name(type), "KV_TYPE_", type);
 }
 std::string layout_text(v1::KvLayout layout) {
-  return short_name(v1::KvLayout_Name(layout), std::string("KV_LAYOUT_").size());
+  return short_name(v1::KvLayout_Name(layout), "KV_LAYOUT_", layout);
 }
 std::string kind_text(v1::LayerKind kind) {
-  return short_name(v1::LayerKind_Name(kind), std::string("LAYER_KIND_").size());
+  return short_name(v1::LayerKind_Name(kind), "LAYER_KIND_", kind);
 }
 
 std::string formats_text(const v1::ListFormatsResponse& list, const Paint& paint) {

@@ -113,17 +113,40 @@ struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
 
-// One page, written and read past the page cache.
-std::string direct_refusal(int fd) {
+// One page, written and read past the page cache. Answers 0 or the errno of what failed.
+int direct_errno(int fd) {
   void* memory = nullptr;
-  if (::posix_memalign(&memory, kPageBytes, kPageBytes) != 0) return "no memory";
+  if (::posix_memalign(&memory, kPageBytes, kPageBytes) != 0) return ENOMEM;
   const std::unique_ptr<void, FreeMemory> page(memory);
   std::memset(memory, 0x5a, kPageBytes);
-  if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return std::strerror(errno);
-  if (::pwrite(fd, memory, kPageBytes, kPageBytes) != kPageBytes) return std::strerror(errno);
-  if (::fdatasync(fd) != 0) return std::strerror(errno);
-  if (::pread(fd, memory, kPageBytes, kPageBytes) != kPageBytes) return std::strerror(errno);
-  return {};
+  if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return errno;
+  const ssize_t written = ::pwrite(fd, memory, kPageBytes, kPageBytes);
+  if (written != kPageBytes)
+    return written < 0 ? errno : ENOSPC;  // a part is all there was room for
+  if (::fdatasync(fd) != 0) return errno;
+  const ssize_t read = ::pread(fd, memory, kPageBytes, kPageBytes);
+  if (read != kPageBytes) return read < 0 ? errno : EIO;
+  return 0;
+}
+
+// Each errno is the fault of one thing: of O_DIRECT, of the room, or of the folder.
+void note_refusal(int error, FolderFacts& facts) {
+  if (error == 0) return;
+  const bool full = error == ENOSPC || error == EDQUOT;
+  const bool direct = facts.tried && (error == EINVAL || error == EOPNOTSUPP);
+  (full     ? facts.full_refusal
+   : direct ? facts.direct_refusal
+            : facts.write_refusal) = std::strerror(error);
+}
+
+void try_to_write(FolderFacts& facts) {
+  std::string name = facts.place + "/.kvctl-doctor.XXXXXX";
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) return note_refusal(errno, facts);
+  facts.tried = true;
+  ::unlink(name.c_str());  // at once: a signal leaves nothing behind
+  note_refusal(direct_errno(fd), facts);
+  ::close(fd);
 }
 
 // The folder that a path would be made in.
@@ -134,29 +157,21 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-FolderFacts look_at_folder(const std::string& path) {
+FolderFacts look_at_folder(const std::string& path, NodeHere node) {
   FolderFacts facts;
   facts.path = path;
   if (path.empty()) return facts;
   struct statfs info = {};
   for (const std::string& place : {path, parent_of(path)}) {
-    if (::statfs(place.c_str(), &info) != 0) continue;
-    facts.place = place;
-    break;
+    facts.look_errno = ::statfs(place.c_str(), &info) == 0 ? 0 : errno;
+    if (facts.look_errno == 0) facts.place = place;
+    if (facts.look_errno != ENOENT) break;  // one that may not be looked at is there
   }
   if (facts.place.empty()) return facts;
   facts.filesystem = filesystem_name(static_cast<uint64_t>(info.f_type));
   facts.free_bytes = static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_bsize);
   facts.has_node = exists(path + "/targets.list");
-  std::string name = facts.place + "/.kvctl-doctor.XXXXXX";
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) {
-    facts.write_refusal = std::strerror(errno);
-    return facts;
-  }
-  facts.direct_refusal = direct_refusal(fd);
-  ::close(fd);
-  ::unlink(name.c_str());
+  if (node == NodeHere::kNo) try_to_write(facts);  // where one runs, it writes
   return facts;
 }
 
@@ -195,7 +210,7 @@ std::vector<TokenFacts> look_at_tokens() {
 
 }  // namespace
 
-MachineFacts look_at_machine(const std::string& root, const std::string& folder) {
+MachineFacts look_at_machine(const std::string& root, const std::string& folder, NodeHere node) {
   MachineFacts facts;
   utsname name = {};
   if (::uname(&name) == 0) {
@@ -211,7 +226,7 @@ MachineFacts look_at_machine(const std::string& root, const std::string& folder)
       word_of_file(root + "/sys/devices/system/clocksource/clocksource0/current_clocksource");
   facts.clock_steady = clock_is_steady();
   facts.huge_pages = chosen_of_file(root + "/sys/kernel/mm/transparent_hugepage/enabled");
-  facts.folder = look_at_folder(folder);
+  facts.folder = look_at_folder(folder, node);
   for (const uint16_t port : kPorts)
     facts.ports.push_back(look_at_port(port));
   facts.tokens = look_at_tokens();

@@ -11,15 +11,22 @@ namespace varve::kvctl {
 
 inline constexpr uint64_t kNoLimitBytes = ~uint64_t{0};
 
+// Whether a node runs here already: then its ports are taken, its memory is in use, rightly, and
+// what it may do (limits, io_uring, its folder) is its own, and not that of who runs this tool.
+enum class NodeHere { kNo, kYes };
+
 struct FolderFacts {
   std::string path;  // empty = none was looked at
-  std::string
-      place;  // what was looked at: it, or its parent where it is not there; empty = neither
+  // What was looked at: it, or its parent where it is not there; empty = neither.
+  std::string place;
+  int look_errno = 0;          // why neither could be looked at; 0 = it could
   std::string filesystem;      // "ext4", "tmpfs", or a number in hex
-  std::string write_refusal;   // why no file could be made there; empty = it could
+  std::string write_refusal;   // why no file could be made and written there; empty = it could
+  std::string full_refusal;    // why nothing more may be written there; empty = something may
   std::string direct_refusal;  // why O_DIRECT in whole pages does not work; empty = it does
   uint64_t free_bytes = 0;
   bool has_node = false;  // a varved was here: its targets are made
+  bool tried = false;     // whether a file was made there; else nothing is known of it
 };
 
 struct PortFacts {
@@ -49,11 +56,9 @@ struct MachineFacts {
 };
 
 // `root` is where /proc and /sys begin, so that tests can give a folder of their own. `folder` is
-// written to: a file is made in it, and removed again.
-MachineFacts look_at_machine(const std::string& root, const std::string& folder);
+// written to where no node runs: a file is made in it, and removed again.
+MachineFacts look_at_machine(const std::string& root, const std::string& folder, NodeHere node);
 
-// Whether a node runs here already: then its ports are taken, and its memory is in use, rightly.
-enum class NodeHere { kNo, kYes };
 std::vector<Finding> check_machine(const MachineFacts& facts, NodeHere node);
 
 }  // namespace varve::kvctl

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/tools/kvctl/fake_node.h"
 #include "tools/kvctl/finding.h"
@@ -62,6 +63,38 @@ TEST(Doctor, FindsThatNobodyIsThereOrWillNotAnswer) {
   EXPECT_EQ(said.json()["findings"][0]["check"], "node");
 }
 
+// Goal: a node that says "not now" is there: its ports and memory are no findings of this machine.
+TEST(Doctor, TakesNoAnswerThatIsARefusalForNoNode) {
+  FakeNode node;
+  const std::string token = ::testing::TempDir() + "kvctl_doctor_no_token";
+  const auto checks_of = [](const Said& said) {
+    std::set<std::string> checks;
+    const nlohmann::json json = said.json();
+    for (const auto& finding : json["findings"])
+      checks.insert(finding["check"]);
+    return checks;
+  };
+  for (const char* code : {"UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "UNAUTHENTICATED"}) {
+    node.refuse("GetStatus", code, "not now");
+    const std::set<std::string> checks = checks_of(node.kvctl({"--json", "doctor"}));
+    EXPECT_EQ(checks.count("node"), 1u) << code;
+    for (const char* check : {"port", "ports", "memory", "memlock", "data folder"})
+      EXPECT_EQ(checks.count(check), 0u) << code << " " << check;
+  }
+  const std::set<std::string> unasked =
+      checks_of(node.kvctl({"--json", "doctor", "--token-file", token}));
+  EXPECT_EQ(unasked.count("node"), 1u);
+  EXPECT_EQ(unasked.count("memory"), 0u) << "whether one runs is not known";
+  std::string gone;
+  {
+    const FakeNode other;
+    gone = other.address;
+  }
+  const std::set<std::string> absent =
+      checks_of(run_kvctl({"--control", gone, "--json", "doctor", "--data", ::testing::TempDir()}));
+  EXPECT_EQ(absent.count("memory"), 1u);
+}
+
 TEST(Doctor, LooksAtTheMachineAloneWhenToldTo) {
   FakeNode node;
   const Said said = node.kvctl({"--json", "doctor", "--local", "--data", ::testing::TempDir()});
@@ -80,7 +113,9 @@ TEST(Doctor, LooksAtTheMachineAloneWhenToldTo) {
 TEST(Finding, TakesWhatStandsBehindTheLastSemicolonAsTheRemedy) {
   EXPECT_EQ(finding_of(Severity::kError, "x", "a; b; c"),
             (Finding{Severity::kError, "x", "a; b", "c"}));
-  EXPECT_EQ(finding_of(Severity::kError, "x", "a").cause, "a");
+  EXPECT_EQ(finding_of(Severity::kError, "x", "a", "b"),
+            (Finding{Severity::kError, "x", "a", "b"}));
+  EXPECT_NE(finding_of(Severity::kError, "x", "a").remedy, "");
 }
 
 }  // namespace

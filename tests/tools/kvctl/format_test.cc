@@ -46,6 +46,18 @@ TEST(Formats, AreListedAndShown) {
   EXPECT_EQ(node.kvctl({"format", "show", "abab"}).exit, Exit::kUsage);
 }
 
+// Goal: what a newer node has is not an empty cell.
+TEST(Formats, OfANewerNodeSaySo) {
+  FakeNode node;
+  v1::FormatSummary* row = node.ListFormats_answer().add_formats();
+  row->set_type(static_cast<v1::KvType>(99));
+  row->set_layout(static_cast<v1::KvLayout>(98));
+  const Said said = node.kvctl({"format", "list"});
+  EXPECT_NE(said.out.find("unknown(99)"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("unknown(98)"), std::string::npos) << said.out;
+  EXPECT_NE(node.kvctl({"--json", "format", "list"}).out.find("99"), std::string::npos);
+}
+
 TEST(Formats, AreCompared) {
   FakeNode node;
   EXPECT_EQ(node.kvctl({"format", "diff", "abababab", "cdcdcdcd"}).out, "they are the same\n");

@@ -2,6 +2,8 @@
 // machine that is right has none.
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "tools/kvctl/machine.h"
 
 namespace varve::kvctl {
@@ -17,7 +19,10 @@ MachineFacts right() {
   facts.machine.memory_available_bytes = 32 * kGiB;
   facts.clock_source = "tsc";
   facts.huge_pages = "madvise";
-  facts.folder = {"/data", "/data", "ext4", "", "", 100 * kGiB, false};
+  facts.folder.path = facts.folder.place = "/data";
+  facts.folder.filesystem = "ext4";
+  facts.folder.free_bytes = 100 * kGiB;
+  facts.folder.tried = true;
   for (const char* port : {"127.0.0.1:7440", "127.0.0.1:7441", "127.0.0.1:7442"})
     facts.ports.push_back({port, ""});
   return facts;
@@ -97,7 +102,12 @@ TEST(CheckMachine, KnowsFolders) {
   EXPECT_EQ(only(facts, Severity::kError), "data folder");
   facts = right();
   facts.folder.place = "";
+  facts.folder.look_errno = ENOENT;
   EXPECT_EQ(only(facts, Severity::kError), "data folder");
+  facts.folder.look_errno = EIO;
+  EXPECT_EQ(only(facts, Severity::kError), "data folder");
+  facts.folder.look_errno = EACCES;
+  EXPECT_EQ(only(facts, Severity::kNote), "data folder") << "it is the node's, and not ours";
   facts = right();
   facts.folder.filesystem = "tmpfs";
   EXPECT_EQ(only(facts, Severity::kWarning), "filesystem");
@@ -109,8 +119,26 @@ TEST(CheckMachine, KnowsFolders) {
   facts.folder.free_bytes = kGiB;
   EXPECT_EQ(only(facts, Severity::kWarning), "space");
   facts = right();
+  facts.folder.full_refusal = "No space left on device";
+  EXPECT_EQ(only(facts, Severity::kWarning), "space") << "and nothing is said of O_DIRECT";
+  facts = right();
   facts.folder = {};
   EXPECT_TRUE(wrong(facts).empty()) << "none was looked at";
+}
+
+// Goal: a node that runs is not judged by what the operator's shell may do.
+TEST(CheckMachine, LeavesToANodeWhatItsOwnLimitsAre) {
+  MachineFacts facts = right();
+  facts.memlock_bytes = 8 * kMiB;
+  facts.descriptors_hard = 64;
+  facts.uring_refusal = "io_uring is forbidden here; allow it";
+  facts.folder.free_bytes = 3 * kGiB;  // enough where the targets are made
+  facts.folder.tried = false;
+  EXPECT_TRUE(wrong(facts, NodeHere::kYes).empty());
+  for (const Finding& finding : check_machine(facts, NodeHere::kYes))
+    EXPECT_NE(finding.check, "O_DIRECT") << "it was not tried";
+  facts.folder.free_bytes = kGiB;
+  EXPECT_EQ(wrong(facts, NodeHere::kYes).size(), 1u);
 }
 
 TEST(CheckMachine, KnowsPortsAndTokens) {
@@ -121,6 +149,9 @@ TEST(CheckMachine, KnowsPortsAndTokens) {
   facts = right();
   facts.tokens = {{"VARVE_TOKEN_FILE", "/t", "the token file may be read by others; chmod 600 it"}};
   EXPECT_EQ(only(facts, Severity::kError), "token file");
+  facts.tokens[0].problem = "the token has less than 16 characters";
+  EXPECT_EQ(only(facts, Severity::kError), "token file");
+  EXPECT_EQ(wrong(facts)[0].remedy, kTokenRemedy) << "the node's log knows nothing of this file";
   facts.tokens[0].problem = "";
   EXPECT_TRUE(wrong(facts).empty());
 }

@@ -16,7 +16,7 @@ struct Node {
     status.set_ready(true);
     status.set_sessions_max(256);
     v1::Shard* shard = status.add_shards();
-    shard->set_io("io_uring");
+    shard->set_io("uring");
     shard->set_answers(true);
     status.mutable_repair()->set_rate_bytes_per_s(1000);
     v1::Target* target = targets.add_targets();
@@ -72,10 +72,53 @@ TEST(CheckNode, TakesItsWordsForWhatIsDegraded) {
   node.degrade("thin");
   node.status.mutable_repair()->set_blocks_left(9);
   EXPECT_EQ(node.only(Severity::kWarning), "thin") << "and not the repair of the same blocks";
-  node = Node();
+}
+
+// Goal: what a row says exactly is not said again by the flag.
+TEST(CheckNode, SaysOneCauseOnceAndExactly) {
+  Node node;
+  for (uint32_t shard = 1; shard < 3; ++shard) {
+    *node.status.add_shards() = node.status.shards(0);
+    node.status.mutable_shards(static_cast<int>(shard))->set_index(shard);
+  }
   node.degrade("io_fallback");
-  node.status.mutable_shards(0)->set_io_refusal("forbidden; allow it");
-  EXPECT_EQ(node.only(Severity::kWarning), "io_fallback");
+  EXPECT_EQ(node.only(Severity::kWarning), "io_fallback") << "no shard says more";
+  for (v1::Shard& shard : *node.status.mutable_shards())
+    shard.set_io_refusal("forbidden; allow it");
+  EXPECT_EQ(node.only(Severity::kWarning), "shard 0, 1, 2");
+  EXPECT_EQ(node.wrong()[0].remedy, "allow it");
+  node = Node();
+  node.degrade("stalled");
+  node.status.mutable_shards(0)->set_answers(false);
+  EXPECT_EQ(node.only(Severity::kError), "shard 0");
+  node = Node();
+  node.degrade("target");
+  node.targets.mutable_targets(0)->set_state(v1::TARGET_STATE_LOST);
+  node.targets.mutable_targets(0)->set_why("it is not there; bring it back");
+  EXPECT_EQ(node.only(Severity::kError), "target 0");
+  node = Node();
+  node.degrade("recovering");
+  node.status.set_ready(false);
+  node.status.set_ready_why_not("it recovers");
+  EXPECT_EQ(node.only(Severity::kError), "ready");
+}
+
+TEST(CheckNode, WarnsNotOfWhatEndsByItself) {
+  for (const char* reason : {"recovering", "no_hits"}) {
+    Node node;
+    node.degrade(reason);
+    EXPECT_EQ(node.only(Severity::kNote), reason);
+  }
+}
+
+// Goal: a newer node's state is no fault of its drive.
+TEST(CheckNode, DoesNotJudgeAStateThatItDoesNotKnow) {
+  for (const int state : {0, 99}) {
+    Node node;
+    node.targets.mutable_targets(0)->set_state(static_cast<v1::TargetState>(state));
+    EXPECT_EQ(node.only(Severity::kNote), "target 0");
+    EXPECT_NE(node.wrong()[0].cause.find("does not know"), std::string::npos);
+  }
 }
 
 TEST(CheckNode, LooksAtShardsAndSessions) {

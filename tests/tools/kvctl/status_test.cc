@@ -24,7 +24,7 @@ v1::GetStatusResponse healthy() {
   status.set_sessions(3);
   status.set_sessions_max(256);
   v1::Shard* shard = status.add_shards();
-  shard->set_io("io_uring");
+  shard->set_io("uring");
   shard->set_answers(true);
   v1::Counts* counts = status.mutable_counts();
   counts->set_match_ids(1000);
