@@ -12,6 +12,7 @@
 
 #include "common/base/base.h"
 #include "server/host/host.h"
+#include "tools/kvctl/finding.h"
 
 namespace varve::kvctl {
 
@@ -48,10 +49,10 @@ Outcome Call::show(const Json& json, const std::string& text) {
 
 Outcome Call::confirm(const std::string& deed) {
   if (arguments.yes) return Outcome::done();
-  if (!console.interactive) {
-    return Outcome::usage("to " + deed +
-                          " cannot be taken back, and nobody can be asked here; give --yes as "
-                          "well, to do it");
+  if (!console.interactive || arguments.json) {  // K1: a question is no line of JSON
+    return Outcome::usage("to " + deed + " cannot be taken back, and " +
+                          (arguments.json ? "--json asks nobody" : "nobody can be asked here") +
+                          "; give --yes as well, to do it");
   }
   console.err << "kvctl: " << deed << "? This cannot be taken back. [y/N] " << std::flush;
   std::string answer;
@@ -63,7 +64,10 @@ Outcome Call::confirm(const std::string& deed) {
 Outcome load_token_file(const char* option, const std::string& file, std::string* token) {
   if (file.empty()) return Outcome::done();
   const Failure failure = load_token(option, file, token);
-  return failure.ok() ? Outcome::done() : Outcome::failed(failure.text);
+  if (failure.ok()) return Outcome::done();
+  const Finding finding =
+      finding_of(Severity::kError, option, printable(failure.text), kTokenRemedy);
+  return Outcome::failed(finding.cause + "; " + finding.remedy);
 }
 
 Outcome read_hex(const std::string& what, const std::string& hex, size_t bytes_min,

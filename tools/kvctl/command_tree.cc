@@ -39,6 +39,13 @@ std::string examples_text(const std::vector<const char*>& examples) {
   return text + kCommon;
 }
 
+// What CLI11 would take as well means another number: "010" is 8 to it.
+std::string number_problem(const std::string& word) {
+  const bool plain = word.find_first_not_of("0123456789") == std::string::npos &&
+                     (word.size() == 1 || !word.starts_with("0"));
+  return plain ? std::string() : word + " is no plain number; give digits, the first not 0";
+}
+
 struct AddOption {
   CLI::App& app;
   Arguments& arguments;
@@ -47,6 +54,16 @@ struct AddOption {
 
   CLI::Option* operator()(bool Arguments::*field) const {
     return app.add_flag(option.name, arguments.*field, help);
+  }
+  CLI::Option* operator()(uint32_t Arguments::*field) const { return add_number(field); }
+  CLI::Option* operator()(std::vector<uint32_t> Arguments::*field) const {
+    return add_number(field);
+  }
+  template <class T>
+  CLI::Option* add_number(T Arguments::*field) const {
+    return app.add_option(option.name, arguments.*field, help)
+        ->type_name(option.value)
+        ->check(number_problem);
   }
   template <class T>
   CLI::Option* operator()(T Arguments::*field) const {
@@ -194,8 +211,10 @@ Parsed CommandTree::parse(const std::vector<std::string>& arguments) {
     return tree_->found();
   } catch (const CLI::CallForHelp&) {
     out.text = app.help();  // of the command that was named
+    out.text_name = "help";
   } catch (const CLI::CallForVersion& version) {
     out.text = std::string(version.what()) + "\n";
+    out.text_name = "version";
   } catch (const CLI::ParseError& error) {
     std::string what = error.what();
     for (char& c : what)

@@ -18,6 +18,7 @@ struct Parsed {
   Outcome (*run)(Call& call) = nullptr;
   Arguments arguments;
   std::string text;
+  const char* text_name = "";  // "help", "version"
   std::string problem;
 };
 

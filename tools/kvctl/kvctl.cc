@@ -38,15 +38,21 @@ Outcome carry_out(const Parsed& parsed, Console& console) {
 Exit run(const std::vector<std::string>& arguments, Console& console) {
   CommandTree tree;
   const Parsed parsed = tree.parse(arguments);
-  if (!parsed.text.empty()) {
-    console.out << parsed.text;
-    return Exit::kDone;
-  }
-  // What failed to parse may have failed before --json was read.
+  // What ended the parsing may have done so before --json was read.
   const bool json = parsed.arguments.json ||
                     std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
-  const Outcome outcome =
-      parsed.run == nullptr ? Outcome::usage(parsed.problem) : carry_out(parsed, console);
+  Outcome outcome;
+  if (!parsed.text.empty()) {
+    console.out << (json ? document(Json{{parsed.text_name, parsed.text}}) : parsed.text);
+  } else {
+    outcome = parsed.run == nullptr ? Outcome::usage(parsed.problem) : carry_out(parsed, console);
+  }
+  // An answer that nobody got (a full disk, a closed pipe) is none.
+  if (outcome.text.empty() && !console.out.flush()) {
+    outcome = Outcome::failed(
+        "the answer cannot be written to standard output, but what was asked is done; free space "
+        "where it goes, and look again before it is asked twice");
+  }
   say(console, json, outcome);
   return outcome.exit;
 }

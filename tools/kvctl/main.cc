@@ -13,8 +13,5 @@ int main(int argc, char** argv) {
   console.colour = ::isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
   console.interactive = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
   varve::log_level_set(varve::LogLevel::kError);  // libvarve's lines are no answer to an operator
-  const varve::kvctl::Exit exit = varve::kvctl::run({argv + 1, argv + argc}, console);
-  // An answer that nobody got (a full disk, a closed pipe) is none.
-  if (!std::cout.flush()) return static_cast<int>(varve::kvctl::Exit::kFailed);
-  return static_cast<int>(exit);
+  return static_cast<int>(varve::kvctl::run({argv + 1, argv + argc}, console));
 }

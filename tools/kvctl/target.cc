@@ -139,6 +139,10 @@ Outcome replace_target(Call& call) {
   v1::ReplaceTargetRequest request;
   request.set_path(call.arguments.path);
   Outcome outcome = name_target(call, &request);
+  if (outcome.ok()) {
+    outcome =
+        call.confirm("put a blank drive in the place of target " + std::to_string(request.index()));
+  }
   if (!outcome.ok()) return outcome;
   return change<v1::ReplaceTargetRequest, v1::ReplaceTargetResponse>(call, request);
 }

@@ -43,13 +43,20 @@ TEST(Confirm, AsksAtATerminalAndTakesOnlyYes) {
   EXPECT_EQ(node.asked, std::vector<std::string>{"Purge"});
 }
 
+TEST(Confirm, AsksNothingWhereJsonIsWanted) {
+  FakeNode node;
+  const Said said = node.kvctl({"--json", "purge", kId}, "y\n");
+  EXPECT_EQ(said.exit, Exit::kUsage);
+  EXPECT_NE(said.err.find("--yes"), std::string::npos) << said.err;
+  EXPECT_EQ(said.err.find("[y/N]"), std::string::npos) << said.err;
+  EXPECT_TRUE(node.asked.empty());
+}
+
 TEST(Confirm, NeedsYesWhereNobodyCanBeAsked) {
   FakeNode node;
-  const std::vector<std::vector<std::string>> verbs = {{"purge", kId},
-                                                       {"targets", "fail", "1"},
-                                                       {"domain", "drop", "a"},
-                                                       {"domain", "rotate", "a"},
-                                                       {"drain"}};
+  const std::vector<std::vector<std::string>> verbs = {
+      {"purge", kId},          {"targets", "fail", "1"},  {"targets", "replace", "1"},
+      {"domain", "drop", "a"}, {"domain", "rotate", "a"}, {"drain"}};
   for (std::vector<std::string> verb : verbs) {
     const Said said = node.kvctl(verb);
     EXPECT_EQ(said.exit, Exit::kUsage) << verb.front();
@@ -60,8 +67,8 @@ TEST(Confirm, NeedsYesWhereNobodyCanBeAsked) {
     verb.emplace_back("--yes");
     EXPECT_EQ(node.kvctl(verb).exit, Exit::kDone) << verb.front();
   }
-  EXPECT_EQ(node.asked, (std::vector<std::string>{"Purge", "FailTarget", "DropDomain",
-                                                  "RotateDomainToken", "Drain"}));
+  EXPECT_EQ(node.asked, (std::vector<std::string>{"Purge", "FailTarget", "ReplaceTarget",
+                                                  "DropDomain", "RotateDomainToken", "Drain"}));
 }
 
 TEST(Ids, ComeAsWordsAndFromAFile) {
@@ -106,6 +113,9 @@ TEST(TokenFile, IsSentAndNeverOneThatOthersMayRead) {
   EXPECT_EQ(open.exit, Exit::kFailed);
   EXPECT_NE(open.err.find("chmod 600"), std::string::npos) << open.err;
   EXPECT_EQ(open.err.find(token), std::string::npos);
+  const Said small = node.kvctl({"status", "--token-file", folder.file("short", "0123")});
+  EXPECT_EQ(small.exit, Exit::kFailed);
+  EXPECT_NE(small.err.find("16 characters; write "), std::string::npos) << small.err;
   EXPECT_EQ(node.kvctl({"status", "--token-file", folder.path + "/none"}).exit, Exit::kFailed);
   EXPECT_TRUE(node.asked.empty());
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/tools/kvctl/fake_node.h"
 
@@ -44,12 +45,25 @@ TEST(Kvctl, SaysWrongUseInJsonToo) {
 }
 
 TEST(Kvctl, PrintsHelpAndVersionAsAnswers) {
-  for (const char* flag : {"--help", "--version"}) {
-    const Said said = run_kvctl({flag});
+  for (const std::string name : {"help", "version"}) {
+    const Said said = run_kvctl({"--" + name});
     EXPECT_EQ(said.exit, Exit::kDone);
     EXPECT_NE(said.out, "");
     EXPECT_EQ(said.err, "");
+    EXPECT_EQ(run_kvctl({"--json", "--" + name}).json()[name], said.out);
   }
+}
+
+// Goal: of an answer that is lost the operator hears that the deed was done.
+TEST(Kvctl, SaysThatAnAnswerCouldNotBeWritten) {
+  FakeNode node;
+  std::ostringstream err;
+  std::istringstream in;
+  std::ostream full(nullptr);  // takes nothing
+  Console console{full, err, in};
+  EXPECT_EQ(run({"--control", node.address, "--yes", "drain"}, console), Exit::kFailed);
+  EXPECT_EQ(node.asked, std::vector<std::string>{"Drain"});
+  EXPECT_NE(err.str().find("what was asked is done"), std::string::npos) << err.str();
 }
 
 TEST(Kvctl, EndsWithADifferentCodeForEachReason) {

@@ -74,7 +74,7 @@ TEST(Targets, AreFailedWithForceOnlyWhereItIsSaid) {
 TEST(Targets, AreReplacedAsTheNodeSays) {
   FakeNode node;
   node.refuse("ReplaceTarget", "FAILED_PRECONDITION", "restart it so");
-  const Said said = node.kvctl({"targets", "replace", "1", "--path", "/dev/x"});
+  const Said said = node.kvctl({"--yes", "targets", "replace", "1", "--path", "/dev/x"});
   EXPECT_EQ(said.exit, Exit::kFailed);
   EXPECT_EQ(said.err, "kvctl: restart it so\n");
   EXPECT_EQ(node.ReplaceTarget_request.path(), "/dev/x");
