@@ -1,6 +1,4 @@
 // kvctl put, kvctl get: a file into the cache and out of it again, to try a node out.
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 
 #include "tools/kvctl/call.h"
@@ -10,12 +8,10 @@ namespace varve::kvctl {
 
 namespace {
 
-constexpr Nanos kTimeoutNanos = 30 * kSecond;
-
 Outcome store_options(const Call& call, StoreOptions* options) {
   options->address = call.arguments.address;
   options->timeout_ns = call.arguments.timeout_s == 0
-                            ? kTimeoutNanos
+                            ? kCallNanos
                             : static_cast<Nanos>(call.arguments.timeout_s * 1e9);
   options->ack =
       call.arguments.value == "cached" ? wire::AckKind::kCached : wire::AckKind::kDurable;
@@ -56,15 +52,15 @@ Outcome get(Call& call) {
   std::string bytes;
   Outcome outcome = read_hex("KEY", call.arguments.key, 32, 32, &bytes);
   if (!outcome.ok()) return outcome;
-  if (!call.arguments.force && ::access(file.c_str(), F_OK) == 0) {
-    return Outcome::usage(printable(file) + " is there already; give another name, or --force");
-  }
+  NewFile copy(file, call.arguments.force ? Replace::kYes : Replace::kNo);
+  outcome = copy.check();  // before minutes of transfer
+  if (!outcome.ok()) return outcome;
   StoreOptions options;
   outcome = store_options(call, &options);
   if (!outcome.ok()) return outcome;
   FileStore store(options);
   Stored stored;
-  outcome = store.get(load<Digest>(std::as_bytes(std::span(bytes))), file, &stored);
+  outcome = store.get(load<Digest>(std::as_bytes(std::span(bytes))), copy, &stored);
   if (!outcome.ok()) return outcome;
   Json json = json_of(stored);
   json.erase("blocks_there_before");
@@ -113,7 +109,7 @@ Noun get_noun() {
             with_data_plane(
                 {{"KEY", "HEX", &Arguments::key, "as kvctl put printed it", Need::kRequired},
                  {"FILE", "FILE", &Arguments::file, "to be written", Need::kRequired},
-                 {"--force", "", &Arguments::force, "also when FILE is there"}}),
+                 {"--force", "", &Arguments::force, "replace FILE where it is there"}}),
             {"get e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 copy.txt"},
             get}}};
 }

@@ -1,12 +1,7 @@
 // Windows of blocks through one piece of memory: read a window, push it; pull a window, write it.
 #include "tools/kvctl/file_store.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -18,119 +13,48 @@ namespace varve::kvctl {
 namespace {
 
 constexpr uint32_t kWindowBlocks = 16;
+constexpr WindowShape kShape = {uint64_t{kWindowBlocks} * kFileBlockBytes, sizeof(FileHead)};
 constexpr char kMagic[9] = "VRVKVCTL";
 constexpr uint32_t kHeadVersion = 1;
 constexpr Nanos kConnectNanos = 5 * kSecond, kStepNanos = 50 * kMillisecond;
 constexpr uint32_t kLeaseMs = 60000;
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
+// What a code of the data plane means to who ran a command.
+struct Meaning {
+  Exit exit;
+  const char* code;  // of gRPC
+  const char* remedy;
 };
-
-Outcome file_failed(const std::string& file, int error, const char* remedy) {
-  return Outcome::failed(printable(file) + ": " + std::strerror(error) + "; " + remedy);
-}
-
-// False with errno, 0 where the file ends before.
-bool read_at(int fd, uint64_t offset, ByteSpan out) {
-  while (!out.empty()) {
-    const ssize_t n = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = 0;
-    if (n <= 0) return false;
-    out = out.subspan(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
+Meaning meaning_of(Code code) {
+  switch (code) {
+    case Code::kInvalid:
+    case Code::kUnsupported:
+      return {Exit::kFailed, "FAILED_PRECONDITION", "use kvctl and varved of one version"};
+    case Code::kUnauthorized:
+      return {Exit::kDenied, "UNAUTHENTICATED",
+              "give the domain's token by --client-token-file FILE"};
+    case Code::kQuota:
+      return {Exit::kFailed, "RESOURCE_EXHAUSTED", "purge what is not needed, or raise the quota"};
+    case Code::kOverloaded:
+      return {Exit::kFailed, "RESOURCE_EXHAUSTED", "try again later"};
+    case Code::kUnavailable:
+      return {Exit::kUnreached, "UNAVAILABLE",
+              "see whether varved and its drives are there, and try again"};
+    case Code::kTimedOut:
+      return {Exit::kTimedOut, "DEADLINE_EXCEEDED", "try again, or give a longer --timeout"};
+    case Code::kCancelled:
+      return {Exit::kFailed, "CANCELLED", "try again"};
+    case Code::kCorrupt:
+      return {Exit::kFailed, "DATA_LOSS", "purge the file and put it again"};
+    case Code::kNoSpace:
+      return {Exit::kFailed, "RESOURCE_EXHAUSTED", "kvctl doctor says more"};
+    case Code::kIo:
+    case Code::kInternal:
+    case Code::kOk:
+      break;
   }
-  return true;
+  return {Exit::kFailed, "INTERNAL", "see the node's log"};
 }
-
-bool write_at(int fd, uint64_t offset, ConstByteSpan bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
-  return true;
-}
-
-// Of the content in a block: where it lies in the block, and in the file.
-struct Piece {
-  uint64_t in_block = 0, in_file = 0, bytes = 0;
-};
-Piece piece_of(uint32_t block, uint64_t file_bytes) {
-  Piece piece;
-  piece.in_block = block == 0 ? sizeof(FileHead) : 0;
-  piece.in_file = block == 0 ? 0 : uint64_t{block} * kFileBlockBytes - sizeof(FileHead);
-  VARVE_ASSERT(piece.in_file <= file_bytes);
-  piece.bytes = std::min(kFileBlockBytes - piece.in_block, file_bytes - piece.in_file);
-  return piece;
-}
-
-Outcome changed(const std::string& what) {
-  return Outcome::failed(what +
-                         " changed while it was read; put it again when nobody writes to it");
-}
-
-Outcome open_file(const std::string& file, int* fd, uint64_t* bytes) {
-  struct stat info = {};
-  *fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not be waited for
-  if (*fd < 0 || ::fstat(*fd, &info) != 0) {
-    return file_failed(file, errno, "check path and permissions");
-  }
-  if (!S_ISREG(info.st_mode)) return Outcome::usage(printable(file) + " is no regular file");
-  *bytes = static_cast<uint64_t>(info.st_size);
-  if (*bytes <= kFileBytesMax) return Outcome::done();
-  return Outcome::usage(printable(file) + " has " + size_text(*bytes) +
-                        "; at most 16 GiB are taken: this is for trying a node out");
-}
-
-// Through `buffer`, so that a large file costs no more memory than a small one.
-Outcome hash_file(int fd, const std::string& file, uint64_t bytes, ByteSpan buffer, Digest* key) {
-  Sha256 sha;
-  for (uint64_t at = 0; at < bytes; at += buffer.size()) {
-    const ByteSpan part = buffer.first(std::min<uint64_t>(buffer.size(), bytes - at));
-    if (!read_at(fd, at, part)) {
-      return errno == 0 ? changed(printable(file)) : file_failed(file, errno, "check the drive");
-    }
-    sha.update(part);
-  }
-  *key = sha.finish();
-  return Outcome::done();
-}
-
-// A file under another name beside it, until it is whole.
-struct Unfinished {
-  explicit Unfinished(const std::string& file)
-      : name(file + ".XXXXXX"), fd(::mkostemp(name.data(), O_CLOEXEC)) {}
-  ~Unfinished() {
-    if (!finished && fd.get() >= 0) ::unlink(name.c_str());
-  }
-  int finish(const std::string& file) {
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    if (::fchmod(fd.get(), 0666 & ~mask) != 0 || ::fsync(fd.get()) != 0 ||
-        ::rename(name.c_str(), file.c_str()) != 0) {
-      return errno;
-    }
-    finished = true;
-    return 0;
-  }
-  std::string name;
-  Descriptor fd;
-  bool finished = false;
-};
 
 }  // namespace
 
@@ -174,32 +98,25 @@ Format file_format() {
   return format;
 }
 
-Outcome FileStore::failed(const std::string& doing, const Status& status) const {
-  Outcome outcome{Exit::kFailed, "UNAVAILABLE",
-                  doing + ": " + status.what() + " (" + code_name(status.code()) + ")"};
-  if (status.code() == Code::kTimedOut) {
-    outcome.exit = Exit::kTimedOut;
-    outcome.code = "DEADLINE_EXCEEDED";
-    outcome.text += "; try again, or give a longer --timeout";
-  } else if (status.code() == Code::kNoSpace) {
-    outcome.code = "RESOURCE_EXHAUSTED";
-    outcome.text += "; kvctl doctor says more";
-  }
-  return outcome;
+Outcome store_failed(const std::string& doing, const Status& status) {
+  const Meaning meaning = meaning_of(status.code());
+  return {meaning.exit, meaning.code,
+          doing + ": " + status.what() + " (" + code_name(status.code()) + "); " + meaning.remedy};
 }
 
 Outcome FileStore::connect() {
-  memory_.resize(uint64_t{kWindowBlocks} * kFileBlockBytes);
+  memory_.resize(kShape.window_bytes);
   ClientOptions options;
   options.address = options_.address;
   options.token = options_.token;
   options.name = "kvctl";
   options.populate_scratch = false;
   Result<std::unique_ptr<Client>> opened = Client::open(options);
-  if (!opened) {
-    return {Exit::kUnreached, "UNAVAILABLE",
-            "--address " + options_.address + ": " + opened.error().what()};
+  if (!opened && opened.error().code() == Code::kInvalid) {
+    return Outcome::usage("--address is " + printable(options_.address) + ": " +
+                          opened.error().what() + "; give HOST:PORT");
   }
+  if (!opened) return store_failed("no client of the data plane", opened.error());
   client_ = *std::move(opened);
   Status status = Status::timed_out("no answer");
   const Nanos limit_ns = std::min(options_.timeout_ns, kConnectNanos);
@@ -208,19 +125,22 @@ Outcome FileStore::connect() {
     if (status.code() == Code::kUnauthorized) break;  // asking again helps nobody
   }
   if (!status.ok()) {
-    const bool denied = status.code() == Code::kUnauthorized;
     const std::string said = client_->last_error_text();
-    return {denied ? Exit::kDenied : Exit::kUnreached, denied ? "UNAUTHENTICATED" : "UNAVAILABLE",
-            "no session with the data plane at " + options_.address + " (" +
-                printable(said.empty() ? status.what() : said) + "); " +
-                (denied ? "give the domain's token by --client-token-file FILE"
-                        : "start varved there, or give its --listen by --address HOST:PORT")};
+    const std::string text = "no session with the data plane at " + options_.address + " (" +
+                             printable(said.empty() ? status.what() : said) + "); ";
+    const Meaning meaning = meaning_of(status.code());
+    const bool refused = status.code() == Code::kUnauthorized ||
+                         status.code() == Code::kUnsupported || status.code() == Code::kQuota ||
+                         status.code() == Code::kOverloaded;
+    if (refused) return {meaning.exit, meaning.code, text + meaning.remedy};
+    return {Exit::kUnreached, "UNAVAILABLE",
+            text + "start varved there, or give its --listen by --address HOST:PORT"};
   }
   const Result<FormatId> format = client_->format(file_format());
-  if (!format) return failed("the format is refused", format.error());
+  if (!format) return store_failed("the format is refused", format.error());
   format_ = *format;
   const Result<RegionId> region = client_->register_memory(memory_.data(), memory_.size());
-  if (!region) return failed("the memory is refused", region.error());
+  if (!region) return store_failed("the memory is refused", region.error());
   layout_.layers = {{.region = *region, .offset = 0, .stride = kFileBlockBytes}};
   return Outcome::done();
 }
@@ -228,7 +148,7 @@ Outcome FileStore::connect() {
 Outcome FileStore::make_ids(const Digest& key, uint32_t blocks, std::vector<BaseId>* ids) {
   for (auto block = static_cast<uint32_t>(ids->size()); block < blocks; ++block) {
     const Result<BaseId> id = client_->base_id_of_hash(format_, block_hash(key, block).bytes);
-    if (!id) return failed("no base id", id.error());
+    if (!id) return store_failed("no base id", id.error());
     ids->push_back(*id);
   }
   return Outcome::done();
@@ -245,44 +165,32 @@ Result<Event> FileStore::ended(const Result<OpId>& op) {
 // ---- put
 
 Outcome FileStore::put(const std::string& file, Stored* stored) {
-  int opened = -1;
-  Outcome outcome = open_file(file, &opened, &stored->file_bytes);
-  const Descriptor fd(opened);
+  SourceFile source(file, kShape);
+  Outcome outcome = source.open(kFileBytesMax);
   if (!outcome.ok()) return outcome;
+  stored->file_bytes = source.bytes();
   outcome = connect();
   if (!outcome.ok()) return outcome;
-  outcome = hash_file(fd.get(), file, stored->file_bytes, memory_, &stored->key);
+  outcome = source.hash(memory_, &stored->key);
   if (outcome.ok()) outcome = make_ids(stored->key, file_blocks(stored->file_bytes), &stored->ids);
-  if (outcome.ok()) outcome = push_all(fd.get(), stored->file_bytes, stored);
+  if (outcome.ok()) outcome = push_all(source, *stored);
   stored->blocks_there = client_->counters().existing_blocks;
   return outcome;
 }
 
-Outcome FileStore::push_all(int fd, uint64_t file_bytes, Stored* stored) {
-  const auto blocks = static_cast<uint32_t>(stored->ids.size());
-  const FileHead head = head_of(stored->key, file_bytes);
-  Sha256 sha;
-  bool whole = true;
-  for (uint32_t first = 0; first < blocks && whole; first += kWindowBlocks) {
-    const uint32_t count = std::min(kWindowBlocks, blocks - first);
-    std::fill(memory_.begin(), memory_.end(), std::byte{0});
-    for (uint32_t n = 0; n < count && whole; ++n) {
-      if (first + n == 0) store(ByteSpan(memory_), 0, head);
-      const Piece piece = piece_of(first + n, file_bytes);
-      const ByteSpan content(slot(n) + piece.in_block, piece.bytes);
-      whole = read_at(fd, piece.in_file, content);
-      sha.update(content);
-    }
-    if (!whole) break;
-    Outcome outcome = push_window(stored->ids, first, count);
+// Each window is checked before it is pushed: what once lay under a key and was not its content
+// would stay there, because a block that is there is not pushed again.
+Outcome FileStore::push_all(const SourceFile& source, const Stored& stored) {
+  const auto blocks = static_cast<uint32_t>(stored.ids.size());
+  const FileHead head = head_of(stored.key, stored.file_bytes);
+  for (uint32_t first = 0; first < blocks; first += kWindowBlocks) {
+    Outcome outcome = source.read(first / kWindowBlocks, memory_);
+    if (!outcome.ok()) return outcome;
+    if (first == 0) store(ByteSpan(memory_), 0, head);
+    outcome = push_window(stored.ids, first, std::min(kWindowBlocks, blocks - first));
     if (!outcome.ok()) return outcome;
   }
-  if (whole && sha.finish() == stored->key) return Outcome::done();
-  // Under this key lies now what is not its content: nobody could ever put the right one there.
-  const Outcome purged = purge(stored->ids);
-  Outcome outcome = changed("the file");
-  if (!purged.ok()) outcome.text += "; what was stored of it is still there: " + purged.text;
-  return outcome;
+  return Outcome::done();
 }
 
 Outcome FileStore::push_window(const std::vector<BaseId>& ids, uint32_t first, uint32_t count) {
@@ -298,33 +206,23 @@ Outcome FileStore::push_window(const std::vector<BaseId>& ids, uint32_t first, u
   const Result<OpId> op = client_->push(std::move(request));
   if (op) {
     const Status status = client_->push_layer(*op, ClientCore::kEveryLayer);
-    if (!status.ok()) return failed("block " + std::to_string(first) + " is not stored", status);
+    if (!status.ok())
+      return store_failed("block " + std::to_string(first) + " is not stored", status);
   }
   const Result<Event> event = ended(op);
-  if (!event) return failed("block " + std::to_string(first) + " is not stored", event.error());
+  if (!event)
+    return store_failed("block " + std::to_string(first) + " is not stored", event.error());
   for (uint32_t n = 0; n < count; ++n) {
     if (event->codes[n] == Code::kOk) continue;
-    return failed("block " + std::to_string(first + n) + " is not stored",
-                  Status(event->codes[n], "the node refused it"));
-  }
-  return Outcome::done();
-}
-
-Outcome FileStore::purge(const std::vector<BaseId>& ids) {
-  for (size_t first = 0; first < ids.size(); first += wire::kIdsMax) {
-    PurgeRequest request;
-    const size_t end = std::min<size_t>(ids.size(), first + wire::kIdsMax);
-    request.ids.assign(ids.begin() + static_cast<ptrdiff_t>(first),
-                       ids.begin() + static_cast<ptrdiff_t>(end));
-    const Result<Event> event = ended(client_->purge(std::move(request)));
-    if (!event) return failed("not purged", event.error());
+    return store_failed("block " + std::to_string(first + n) + " is not stored",
+                        Status(event->codes[n], "the node refused it"));
   }
   return Outcome::done();
 }
 
 // ---- get
 
-Outcome FileStore::get(const Digest& key, const std::string& file, Stored* stored) {
+Outcome FileStore::get(const Digest& key, NewFile& file, Stored* stored) {
   stored->key = key;
   Outcome outcome = connect();
   if (outcome.ok()) outcome = make_ids(key, 1, &stored->ids);
@@ -336,34 +234,24 @@ Outcome FileStore::get(const Digest& key, const std::string& file, Stored* store
   }
   stored->file_bytes = head.file_bytes;
   outcome = make_ids(key, file_blocks(head.file_bytes), &stored->ids);
-  if (!outcome.ok()) return outcome;
-  Unfinished unfinished(file);
-  if (unfinished.fd.get() < 0) {
-    return file_failed(unfinished.name, errno, "give a file in a folder that may be written");
-  }
-  outcome = pull_all(unfinished.fd.get(), stored);
-  if (!outcome.ok()) return outcome;
-  const int error = unfinished.finish(file);
-  return error == 0 ? Outcome::done() : file_failed(file, error, "check the folder and its space");
+  if (outcome.ok()) outcome = file.open();
+  if (outcome.ok()) outcome = pull_all(file, *stored);
+  return outcome.ok() ? file.finish() : outcome;
 }
 
-Outcome FileStore::pull_all(int fd, Stored* stored) {
-  const auto blocks = static_cast<uint32_t>(stored->ids.size());
+Outcome FileStore::pull_all(NewFile& file, const Stored& stored) {
+  const auto blocks = static_cast<uint32_t>(stored.ids.size());
   Sha256 sha;
   for (uint32_t first = 0; first < blocks; first += kWindowBlocks) {
-    const uint32_t count = std::min(kWindowBlocks, blocks - first);
-    Outcome outcome = pull_window(stored->ids, first, count);
+    Outcome outcome = pull_window(stored.ids, first, std::min(kWindowBlocks, blocks - first));
     if (!outcome.ok()) return outcome;
-    for (uint32_t n = 0; n < count; ++n) {
-      const Piece piece = piece_of(first + n, stored->file_bytes);
-      const ConstByteSpan content(slot(n) + piece.in_block, piece.bytes);
-      if (!write_at(fd, piece.in_file, content)) {
-        return file_failed("the new file", errno, "free space, or give another folder");
-      }
-      sha.update(content);
-    }
+    const Piece piece = piece_of(kShape, first / kWindowBlocks, stored.file_bytes);
+    const ConstByteSpan content = ConstByteSpan(memory_).subspan(piece.in_window, piece.bytes);
+    outcome = file.write(piece.in_file, content);
+    if (!outcome.ok()) return outcome;
+    sha.update(content);
   }
-  if (sha.finish() == stored->key) return Outcome::done();
+  if (sha.finish() == stored.key) return Outcome::done();
   return {Exit::kFailed, "DATA_LOSS",
           "the content that came is not the one of the key; it was put wrong: purge it and put the "
           "file again"};
@@ -379,7 +267,7 @@ Outcome FileStore::find_window(const std::vector<BaseId>& ids, uint64_t* lease) 
     request.lease_ms = kLeaseMs;
     request.deadline_ns = options_.timeout_ns;
     const Result<Event> event = ended(client_->match(std::move(request)));
-    if (!event) return failed("the node could not look for it", event.error());
+    if (!event) return store_failed("the node could not look for it", event.error());
     *lease = event->lease;
     found = event->n_blocks;
     if (found == ids.size() || !event->recovering || waited >= options_.timeout_ns) break;
@@ -406,11 +294,12 @@ Outcome FileStore::pull_window(const std::vector<BaseId>& ids, uint32_t first, u
   const uint64_t lease = request.lease;
   const Result<Event> event = ended(client_->pull(std::move(request)));
   if (lease != 0) client_->release(lease);
-  if (!event) return failed("block " + std::to_string(first) + " did not come", event.error());
+  if (!event)
+    return store_failed("block " + std::to_string(first) + " did not come", event.error());
   for (uint32_t n = 0; n < count; ++n) {
     if (event->codes[n] == Code::kOk) continue;
-    return failed("block " + std::to_string(first + n) + " did not come",
-                  Status(event->codes[n], "the node could not give it"));
+    return store_failed("block " + std::to_string(first + n) + " did not come",
+                        Status(event->codes[n], "the node could not give it"));
   }
   return Outcome::done();
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "client/varve.h"
+#include "tools/kvctl/local_file.h"
 #include "tools/kvctl/outcome.h"
 
 namespace varve::kvctl {
@@ -39,6 +40,8 @@ uint32_t file_blocks(uint64_t file_bytes);  // with the head
 FileHead head_of(const Digest& key, uint64_t file_bytes);
 // Empty when it is the head of that file; else why not.
 std::string bad_head(const FileHead& head, const Digest& key);
+// How a command ends that failed by a status of the data plane: exit, gRPC's name, remedy.
+Outcome store_failed(const std::string& doing, const Status& status);
 // What the base id of one block is made of (base_id_of_hash).
 Digest block_hash(const Digest& key, uint32_t block);
 Format file_format();
@@ -61,21 +64,18 @@ class FileStore {
   explicit FileStore(StoreOptions options) : options_(std::move(options)) {}
 
   Outcome put(const std::string& file, Stored* stored);
-  // Makes `file` when all of it has come and is what the key says, and not before.
-  Outcome get(const Digest& key, const std::string& file, Stored* stored);
+  // Finishes `file` when all of it has come and is what the key says, and not before.
+  Outcome get(const Digest& key, NewFile& file, Stored* stored);
 
  private:
   Outcome connect();
   Outcome make_ids(const Digest& key, uint32_t blocks, std::vector<BaseId>* ids);
-  Outcome push_all(int fd, uint64_t file_bytes, Stored* stored);
+  Outcome push_all(const SourceFile& source, const Stored& stored);
   Outcome push_window(const std::vector<BaseId>& ids, uint32_t first, uint32_t count);
-  Outcome purge(const std::vector<BaseId>& ids);
   Outcome find_window(const std::vector<BaseId>& ids, uint64_t* lease);
   Outcome pull_window(const std::vector<BaseId>& ids, uint32_t first, uint32_t count);
-  Outcome pull_all(int fd, Stored* stored);
+  Outcome pull_all(NewFile& file, const Stored& stored);
   Result<Event> ended(const Result<OpId>& op);
-  std::byte* slot(uint32_t n) { return memory_.data() + uint64_t{n} * kFileBlockBytes; }
-  Outcome failed(const std::string& doing, const Status& status) const;
 
   const StoreOptions options_;
   std::vector<std::byte> memory_;  // one window of blocks; outlives the client, which writes there

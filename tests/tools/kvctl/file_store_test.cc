@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace varve::kvctl {
 namespace {
 
@@ -29,6 +31,28 @@ TEST(FileStore, NamesBlocksByTheKeyAndTheirPlace) {
 TEST(FileStore, IsTheSameInEveryVersion) {
   EXPECT_EQ(to_hex(file_format().fingerprint().bytes).substr(0, 16), "9f8f4bf20fac8754");
   EXPECT_EQ(to_hex(block_hash(Digest(), 7).bytes).substr(0, 16), "95f1f8ffe5b54fd4");
+}
+
+// Goal: a script tells a node that went away from a refusal and from content that is wrong, and the
+// sentence has a remedy.
+TEST(FileStore, TellsFailuresOfTheDataPlaneApart) {
+  const std::vector<std::tuple<Code, Exit, std::string>> all = {
+      {Code::kUnavailable, Exit::kUnreached, "UNAVAILABLE"},
+      {Code::kUnauthorized, Exit::kDenied, "UNAUTHENTICATED"},
+      {Code::kTimedOut, Exit::kTimedOut, "DEADLINE_EXCEEDED"},
+      {Code::kCorrupt, Exit::kFailed, "DATA_LOSS"},
+      {Code::kOverloaded, Exit::kFailed, "RESOURCE_EXHAUSTED"},
+      {Code::kQuota, Exit::kFailed, "RESOURCE_EXHAUSTED"},
+      {Code::kNoSpace, Exit::kFailed, "RESOURCE_EXHAUSTED"},
+      {Code::kUnsupported, Exit::kFailed, "FAILED_PRECONDITION"},
+      {Code::kIo, Exit::kFailed, "INTERNAL"}};
+  for (const auto& [code, exit, name] : all) {
+    const Outcome outcome = store_failed("block 3 did not come", Status(code, "cause"));
+    EXPECT_EQ(outcome.exit, exit) << name;
+    EXPECT_EQ(outcome.code, name);
+    EXPECT_EQ(outcome.text.rfind("block 3 did not come: cause (", 0), 0u) << outcome.text;
+    EXPECT_NE(outcome.text.find("); "), std::string::npos) << outcome.text;
+  }
 }
 
 TEST(FileStore, RefusesHeadsThatAreNotTheFiles) {

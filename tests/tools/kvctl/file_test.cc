@@ -41,7 +41,7 @@ TEST_F(Files, ThatCannotBePutAreRefusedAtOnce) {
   ASSERT_EQ(::truncate(large.c_str(), (16ll << 30) + 1), 0);
   const Said said = kvctl({"put", large});
   EXPECT_EQ(said.exit, Exit::kUsage);
-  EXPECT_NE(said.err.find("16 GiB"), std::string::npos) << said.err;
+  EXPECT_NE(said.err.find("16.0 GiB"), std::string::npos) << said.err;
   EXPECT_EQ(kvctl({"put", folder + "/there", "--ack", "maybe"}).exit, Exit::kUsage);
 }
 
@@ -50,6 +50,9 @@ TEST_F(Files, AreNotWrittenOverUnlessForced) {
   EXPECT_EQ(said.exit, Exit::kUsage);
   EXPECT_NE(said.err.find("--force"), std::string::npos);
   EXPECT_EQ(kvctl({"get", "aa", folder + "/new"}).exit, Exit::kUsage);
+  const Said device = kvctl({"get", kKey, "/dev/null", "--force"});
+  EXPECT_EQ(device.exit, Exit::kUsage);
+  EXPECT_NE(device.err.find("no regular file"), std::string::npos) << device.err;
 }
 
 TEST_F(Files, AreLeftAloneWhereNoNodeIsReached) {
