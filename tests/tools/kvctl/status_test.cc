@@ -41,7 +41,7 @@ TEST(Status, SaysWhatTheNodeDid) {
   const std::string out = node.kvctl({"status"}).out;
   for (const char* mark : {"serving, ready; up 3 min 20 s, start 4", "scheme 2+1", "3 of 256",
                            "1,000 ids: 80.0 % hits in DRAM, 10.0 % on flash, 10.0 % misses",
-                           "3.0 GiB pulled", "1 of 1 answer, io by io_uring", "nothing to do"})
+                           "3.0 GiB pulled", "1 of 1 answer, io by uring", "nothing to do"})
     EXPECT_NE(out.find(mark), std::string::npos) << mark << "\n" << out;
   EXPECT_EQ(out.find("degraded"), std::string::npos);
 }
