@@ -55,8 +55,11 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
   grants = std::make_unique<Pool<Grant>>(options.grants_sum_max);
   leases = std::make_unique<Pool<SessionLease>>(options.leases_sum_max, shard_count);
   fences = std::make_unique<Pool<PendingFence>>(options.fences_sum_max);
-  purges = std::make_unique<Pool<PendingPurge>>(options.purges_sum_max,
-                                                static_cast<uint32_t>(shards.size()));
+  // The share of each domain, and of those before there were so many, and of the operator.
+  VARVE_ASSERT(options.purges_sum_max > 1, options.purges_sum_max);
+  const uint32_t purges_max = kNodeDomainsMax + 2 * options.purges_sum_max;
+  purges = std::make_unique<Pool<PendingPurge>>(purges_max, shard_count);
+  purges_waiting.reserve(purges_max);
   follows = std::make_unique<Pool<Follow>>(options.follows_sum_max, shard_count);
   lost_rows.reserve(wire::kLostMax);
   hold_rows.reserve(kHoldRowsMax + 1);

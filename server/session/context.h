@@ -144,7 +144,8 @@ struct SessionContext {
   std::unique_ptr<Pool<SessionLease>> leases;
   std::unique_ptr<Pool<PendingFence>> fences;
   std::unique_ptr<Pool<PendingPurge>> purges;
-  bool raising = false;  // a purge of a lineage or the domain is on its way
+  std::vector<PendingPurge*> purges_waiting;  // of those, in their order
+  bool raising = false;                       // a purge of a lineage or a domain is under way
   std::unique_ptr<Pool<Follow>> follows;
   std::vector<wire::LostExtent> lost_rows;  // of one LOST
   std::vector<SessionHold> hold_rows;       // of one HELD, or of a page of the operator's

@@ -14,6 +14,12 @@ namespace {
 
 constexpr uint32_t kRaiseShard = 0;  // of every such purge in a boot (flash::Raise)
 
+constexpr uint32_t kOperatorAsks = 0;  // no domain has this id
+
+bool raises(const PendingPurge& purge) {
+  return purge.what != wire::PurgeKind::kBlocks;
+}
+
 const char* kind_text(wire::PurgeKind what) {
   switch (what) {
     case wire::PurgeKind::kBlocks:
@@ -38,14 +44,11 @@ flash::DomainIds domain_ids(const Domains& domains) {
 Purges::Purges(SessionScope& scope, SessionFormats& formats) : scope_(scope), formats_(formats) {}
 
 Status Purges::check(const wire::PurgeView& view, uint64_t* lineage) const {
-  const SessionContext& context = scope_.context;
-  if (view.body.kind == wire::PurgeKind::kBlocks) return {};
-  if (view.body.kind == wire::PurgeKind::kLineage) {
-    const SessionFormat* format = formats_.find(view.body.format);
-    if (format == nullptr || format->lineage == 0) return Status::invalid("no such format");
-    *lineage = format->lineage;
-  }
-  return context.raising ? Status::overloaded("another lineage is being purged") : Status();
+  if (view.body.kind != wire::PurgeKind::kLineage) return {};
+  const SessionFormat* format = formats_.find(view.body.format);
+  if (format == nullptr || format->lineage == 0) return Status::invalid("no such format");
+  *lineage = format->lineage;
+  return {};
 }
 
 void Purges::purge(uint64_t op, const wire::PurgeView& view) {
@@ -53,21 +56,20 @@ void Purges::purge(uint64_t op, const wire::PurgeView& view) {
   context.metrics.purges.add();
   uint64_t lineage = 0;
   if (Status status = check(view, &lineage); !status.ok()) return refuse(op, status.code());
-  PendingPurge* purge = begin(view.body.kind, lineage);
+  PendingPurge* purge = begin(view.body.kind, lineage, scope_.domain);
   if (purge == nullptr) return refuse(op, Code::kOverloaded);
   purge->op = op;
   purge->ids.count = view.ids.size();
   for (uint32_t i = 0; i < view.ids.size(); ++i)
     purge->ids.ids[i] = view.ids[i];
-  submit(*purge);
+  wait_turn(*purge);
 }
 
 void Purges::purge(NodePurge& asked) {
   SessionContext& context = scope_.context;
   VARVE_ASSERT(asked.on_done != nullptr && asked.ids.size() <= wire::kIdsMax, asked.ids.size());
   context.metrics.purges.add();
-  const bool raises = asked.what != wire::PurgeKind::kBlocks;
-  PendingPurge* purge = raises && context.raising ? nullptr : begin(asked.what, asked.lineage);
+  PendingPurge* purge = begin(asked.what, asked.lineage, kOperatorAsks);
   if (purge == nullptr) {
     context.metrics.requests_refused[static_cast<uint8_t>(Code::kOverloaded)].add();
     asked.answer = {.code = static_cast<uint8_t>(Code::kOverloaded)};
@@ -77,19 +79,35 @@ void Purges::purge(NodePurge& asked) {
   purge->domain = asked.domain;
   purge->ids.count = static_cast<uint32_t>(asked.ids.size());
   std::copy(asked.ids.begin(), asked.ids.end(), purge->ids.ids);
-  submit(*purge);
+  wait_turn(*purge);
 }
 
-// Null: as many as may be are under way.
-PendingPurge* Purges::begin(wire::PurgeKind what, uint64_t lineage) {
+// Whoever asks has one of a lineage or the domain at a time: one after the other costs a write of
+// every superblock and a walk each, and nobody's may come between for ever.
+bool Purges::has_share(wire::PurgeKind what, uint32_t asker) const {
+  const SessionContext& context = scope_.context;
+  const auto domains = static_cast<uint32_t>(context.domains.all().size());
+  const uint32_t sum_max = context.options.purges_sum_max;
+  uint32_t left = asker == kOperatorAsks ? sum_max : std::max(1u, sum_max / domains);
+  for (const auto& live : context.purges->all()) {
+    if (live->purges == nullptr || live->asker != asker) continue;
+    if (--left == 0 || (raises(*live) && what != wire::PurgeKind::kBlocks)) return false;
+  }
+  return true;
+}
+
+// Null: whoever asks has as many as he may.
+PendingPurge* Purges::begin(wire::PurgeKind what, uint64_t lineage, uint32_t asker) {
   SessionContext& context = scope_.context;
-  PendingPurge* taken = context.purges->take();
+  PendingPurge* taken = has_share(what, asker) ? context.purges->take() : nullptr;
   if (taken == nullptr) return nullptr;
   PendingPurge& purge = *taken;
   VARVE_ASSERT(purge.parts_out == 0 && !purge.timer.armed());
   ++count_;
   purge.purges = this;
   purge.asked = nullptr;
+  purge.asker = asker;
+  purge.under_way = false;
   purge.op = 0;
   purge.what = what;
   purge.domain = scope_.domain;
@@ -102,6 +120,39 @@ PendingPurge* Purges::begin(wire::PurgeKind what, uint64_t lineage) {
   purge.timer.on_fire = on_late;
   context.reactor.arm(purge.timer, context.options.purge_ms_max * kMillisecond);
   return taken;
+}
+
+void Purges::wait_turn(PendingPurge& purge) {
+  scope_.context.purges_waiting.push_back(&purge);
+  start_some(scope_.context);
+}
+
+// In the order in which they came, but for those that wait for one of their kind.
+void Purges::start_some(SessionContext& context) {
+  std::vector<PendingPurge*>& waiting = context.purges_waiting;
+  for (size_t i = 0; i < waiting.size();) {
+    PendingPurge& purge = *waiting[i];
+    if (!may_start(context, purge)) {
+      ++i;
+      continue;
+    }
+    waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
+    purge.under_way = true;
+    purge.purges->submit(purge);
+  }
+}
+
+bool Purges::may_start(const SessionContext& context, const PendingPurge& purge) {
+  if (raises(purge) && context.raising) return false;
+  uint32_t under_way = 0, of_clients = 0;
+  for (const auto& live : context.purges->all()) {
+    if (live->purges == nullptr || !live->under_way) continue;
+    ++under_way;
+    if (live->asker != kOperatorAsks) ++of_clients;
+  }
+  const uint32_t sum_max = context.options.purges_sum_max;
+  if (under_way >= sum_max) return false;
+  return purge.asker == kOperatorAsks || of_clients + 1 < sum_max;
 }
 
 void Purges::submit(PendingPurge& purge) {
@@ -198,7 +249,7 @@ void Purges::on_part(Part& back) {
 void Purges::end(PendingPurge& purge) {
   SessionContext& context = scope_.context;
   context.reactor.cancel(purge.timer);
-  if (purge.what != wire::PurgeKind::kBlocks) context.raising = false;
+  if (raises(purge)) context.raising = false;
   context.metrics.purge_ns.record(context.reactor.now_ns() - purge.began_ns);
   // Rare, and what somebody will ask about: each has its line.
   logf(LogLevel::kInfo, "session",
@@ -213,6 +264,7 @@ void Purges::end(PendingPurge& purge) {
   purge.purges = nullptr;
   context.purges->give(&purge);
   scope_.something_ended();
+  start_some(context);
 }
 
 void Purges::answer(PendingPurge& purge) {
@@ -234,7 +286,7 @@ void Purges::answer(PendingPurge& purge) {
 // It goes on; how it ended then stands on the log only.
 void Purges::on_late(Timer& timer) {
   auto& purge = *static_cast<PendingPurge*>(timer.owner);
-  VARVE_ASSERT(!purge.answered && purge.parts_out > 0);
+  VARVE_ASSERT(!purge.answered && (!purge.under_way || purge.parts_out > 0));
   purge.answer.code = static_cast<uint8_t>(Code::kTimedOut);
   purge.purges->answer(purge);
 }

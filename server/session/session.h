@@ -52,7 +52,9 @@ struct SessionOptions {
   uint32_t leases_sum_max = 4096;
   uint32_t fences_sum_max = 8192;
   uint32_t follows_sum_max = 32;  // 190 KiB each; in one session they count as pulls
-  uint32_t purges_sum_max = 4;    // on a node at once
+  // Under way on a node at once, one of them kept for the operator's; others wait. The clients of
+  // a domain have a share of this many, waiting or not (72 KiB each, made at start).
+  uint32_t purges_sum_max = 4;
   uint32_t purge_ms_max = 60000;
   uint32_t handshake_ms_max = 5000;
   uint32_t idle_ms_max = 60000;  // no frame at all: ping at half of it, close at the end

@@ -125,6 +125,103 @@ TEST(Purge, MoreThanFewAreOverloaded) {
     EXPECT_EQ(client.wait<wire::PurgedView>(op).body.code, 0);
 }
 
+constexpr char kToken[] = "token of team a";
+
+SessionOptions two_domains() {
+  SessionOptions options;
+  EXPECT_TRUE(options.domains.add("team-a", {{{std::byte{1}}}, kToken}, 1).ok());
+  return options;
+}
+
+struct Asked : NodePurge {
+  explicit Asked(wire::PurgeKind kind, uint32_t of) {
+    what = kind;
+    domain = of;
+    owner = this;
+    on_done = [](NodePurge& asked) { static_cast<Asked*>(asked.owner)->done = true; };
+  }
+  bool done = false;
+};
+
+// Goal: whoever purges in one domain, as often as it likes, leaves the others and the operator
+// their turn. Method: a home that ends none of them.
+TEST(Purge, NoDomainTakesThePlacesOfAnother) {
+  World world(1, two_domains());
+  TestClient own(world), greedy(world, 2, 64 * kMiB, kToken);
+  FakeHome& home = *world.homes[0];
+  home.hold = true;
+  home.hold_kind = Part::Kind::kPurge;
+  std::vector<uint64_t> taken, mine;
+  for (uint32_t i = 0; i < 2; ++i)
+    taken.push_back(purge(greedy, wire::PurgeKind::kBlocks, ids_of(1, i)));
+  const uint64_t third = purge(greedy, wire::PurgeKind::kBlocks, ids_of(1, 2));
+  EXPECT_EQ(greedy.wait<wire::PurgedView>(third).body.code,
+            static_cast<uint8_t>(Code::kOverloaded));
+  for (uint32_t i = 0; i < 2; ++i)
+    mine.push_back(purge(own, wire::PurgeKind::kBlocks, ids_of(1, 10 + i)));
+  world.run_for(kMillisecond);
+  EXPECT_EQ(home.held_count(), 3u) << "the last place is the operator's";
+  Asked blocks(wire::PurgeKind::kBlocks, kDomainDefault);
+  blocks.ids = ids_of(1, 20);
+  world.table->purge(blocks);
+  world.run_for(kMillisecond);
+  EXPECT_EQ(home.held_count(), 4u);
+  EXPECT_FALSE(blocks.done);
+  home.release_held();
+  for (const uint64_t op : mine)
+    EXPECT_EQ(own.wait<wire::PurgedView>(op).body.code, 0);
+  for (const uint64_t op : taken)
+    EXPECT_EQ(greedy.wait<wire::PurgedView>(op).body.code, 0);
+  EXPECT_TRUE(world.run_until([&] { return blocks.done; }));
+  EXPECT_EQ(home.purged.size(), 5u);
+}
+
+// Goal: nobody keeps the lineage or the domain of another one from being purged, by purging its
+// own without end.
+TEST(Purge, OneOfAnotherDomainWaitsItsTurnAndIsNotRefused) {
+  World world(2, two_domains());
+  TestClient own(world), greedy(world, 2, 64 * kMiB, kToken);
+  world.homes[1]->hold = true;
+  world.homes[1]->hold_kind = Part::Kind::kPurge;
+  const uint64_t first = purge(greedy, wire::PurgeKind::kDomain);
+  world.run_for(kMillisecond);
+  const uint64_t mine = purge(own, wire::PurgeKind::kDomain);
+  world.run_for(kMillisecond);
+  Asked drop(wire::PurgeKind::kDomain, 2);
+  world.table->purge(drop);
+  const uint64_t again = purge(greedy, wire::PurgeKind::kDomain);
+  EXPECT_EQ(greedy.wait<wire::PurgedView>(again).body.code,
+            static_cast<uint8_t>(Code::kOverloaded));
+  world.run_for(kSecond);
+  EXPECT_EQ(world.homes[0]->raises, 1u) << "the order of generations is that of their purges";
+  world.homes[1]->release_held();
+  EXPECT_EQ(greedy.wait<wire::PurgedView>(first).body.generation, 1u);
+  EXPECT_EQ(own.wait<wire::PurgedView>(mine).body.generation, 2u);
+  EXPECT_TRUE(world.run_until([&] { return drop.done; }));
+  EXPECT_EQ(drop.answer.generation, 3u);
+}
+
+// A session that goes while its purge waits has it done all the same (I10).
+TEST(Purge, OneThatWaitsOutlivesItsClient) {
+  World world(1, two_domains());
+  TestClient greedy(world, 2, 64 * kMiB, kToken);
+  world.homes[0]->hold = true;
+  world.homes[0]->hold_kind = Part::Kind::kPurge;
+  purge(greedy, wire::PurgeKind::kDomain);
+  {
+    TestClient own(world);
+    purge(own, wire::PurgeKind::kDomain);
+    world.run_for(kMillisecond);
+    own.urgent->close();
+  }
+  greedy.urgent->close();
+  world.run_for(kSecond);
+  EXPECT_FALSE(world.at_rest());
+  world.homes[0]->release_held();
+  EXPECT_TRUE(world.settle());
+  EXPECT_EQ(world.homes[0]->walks, 2u);
+}
+
 TEST(Purge, OneThatLastsTooLongIsSaidToAndGoesOn) {
   SessionOptions options;
   options.purge_ms_max = 100;
