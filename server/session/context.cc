@@ -71,6 +71,7 @@ SessionContext::~SessionContext() = default;
 
 void SessionContext::domains_set(Domains now) {
   domains = std::move(now);
+  formats->domains_set(static_cast<uint32_t>(domains.all().size()));
   for (const Domain& domain : domains.all())
     domain_metrics.introduce(domain, metric_set);
 }

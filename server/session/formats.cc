@@ -1,5 +1,5 @@
 // Registration of formats: decode, check, fingerprint, extent tables; shared by equal
-// registrations.
+// registrations of one domain.
 #include "server/session/formats.h"
 
 #include <algorithm>
@@ -40,24 +40,45 @@ FormatTable::FormatTable(uint32_t formats_max, uint64_t bytes_max, Scheme scheme
   entries_.reserve(formats_max);
 }
 
-FormatEntry* FormatTable::find(const Digest& fingerprint) {
+void FormatTable::domains_set(uint32_t count) {
+  VARVE_ASSERT(count > 0);
+  domains_ = count;
+}
+
+FormatEntry* FormatTable::find(uint32_t domain, const Digest& fingerprint) {
   for (const auto& entry : entries_) {
-    if (entry->format.fingerprint == fingerprint) return entry.get();
+    if (entry->domain == domain && entry->format.fingerprint == fingerprint) return entry.get();
   }
   return nullptr;
 }
 
-Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
+// The sums are reached before the shares only while others have what they had when there were fewer
+// domains.
+Status FormatTable::has_room(uint32_t domain, uint64_t bytes) const {
+  uint32_t own = 0;
+  uint64_t own_bytes = bytes;
+  for (const auto& entry : entries_) {
+    if (entry->domain != domain) continue;
+    ++own;
+    own_bytes += entry->bytes;
+  }
+  if (own >= std::max(1u, formats_max_ / domains_) || entries_.size() >= formats_max_)
+    return Status::overloaded("the domain has its share of formats_max registered");
+  if (own_bytes > bytes_max_ / domains_ || bytes_ + bytes > bytes_max_)
+    return Status::overloaded("the share of the domain in formats_bytes_max is reached");
+  return {};
+}
+
+Result<FormatEntry*> FormatTable::acquire(uint32_t domain, ConstByteSpan canonical) {
   refusal_.clear();
   VARVE_TRY(Format format, Format::decode(canonical));
   VARVE_RETURN_IF_ERROR(format.validate());
   const Digest fingerprint = format.fingerprint();
-  if (FormatEntry* known = find(fingerprint)) {
+  if (FormatEntry* known = find(domain, fingerprint)) {
     ++known->users;
     return known;
   }
-  if (entries_.size() >= formats_max_)
-    return Status::overloaded("formats_max formats are registered");
+  VARVE_RETURN_IF_ERROR(has_room(domain, 0));  // before the work of a table
   auto entry = std::make_unique<FormatEntry>();
   entry->bytes = canonical.size() + sizeof(FormatEntry);
   for (const auto& layers : format.ranks) {
@@ -68,7 +89,8 @@ Result<FormatEntry*> FormatTable::acquire(ConstByteSpan canonical) {
     entry->format.tables.push_back(std::move(table));
   }
   VARVE_RETURN_IF_ERROR(check_block_sizes(entry->format, limits_, &refusal_));
-  if (bytes_ + entry->bytes > bytes_max_) return Status::overloaded("formats_bytes_max is reached");
+  VARVE_RETURN_IF_ERROR(has_room(domain, entry->bytes));
+  entry->domain = domain;
   const std::string& lineage = format.lineage;
   entry->format.lineage = xxh3(0, std::as_bytes(std::span(lineage.data(), lineage.size())));
   entry->format.fingerprint = fingerprint;
@@ -103,8 +125,8 @@ void FormatTable::release(FormatEntry& entry) {
   entries_.erase(at);
 }
 
-Result<uint32_t> SessionFormats::add(ConstByteSpan canonical) {
-  VARVE_TRY(FormatEntry * entry, table_.acquire(canonical));
+Result<uint32_t> SessionFormats::add(uint32_t domain, ConstByteSpan canonical) {
+  VARVE_TRY(FormatEntry * entry, table_.acquire(domain, canonical));
   const auto at = std::find(entries_.begin(), entries_.end(), entry);
   if (at != entries_.end()) {
     table_.release(*entry);

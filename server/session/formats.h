@@ -1,8 +1,9 @@
-// Formats: every format that a live session registered, once, with its extent tables.
+// Formats: every format that a live session registered, once for each domain, with its extent
+// tables. What one domain has registered neither answers nor refuses another one.
 //
 // A session's handle is its position in the session's own list, from 1. An entry lives while a
 // session refers to it; parts refer to it only while their session does. Limits: count and bytes in
-// sum.
+// sum, of which each domain has its share.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@
 namespace varve {
 
 struct FormatEntry {
+  uint32_t domain = kDomainDefault;
   SessionFormat format;
   uint32_t users = 0;
   uint64_t bytes = 0;  // charged
@@ -32,9 +34,11 @@ class FormatTable {
  public:
   FormatTable(uint32_t formats_max, uint64_t bytes_max, Scheme scheme,
               const BlockLimits& limits = {});
+  // How many share it from now on. What one has beyond its share stays until it is released.
+  void domains_set(uint32_t count);
   // The entry of this canonical encoding, one user more; refusals name the limit or the field, and
   // refusal() says more where there is more to say.
-  Result<FormatEntry*> acquire(ConstByteSpan canonical);
+  Result<FormatEntry*> acquire(uint32_t domain, ConstByteSpan canonical);
   void release(FormatEntry& entry);
   // Why no session could have it, in a sentence; empty: one could.
   std::string problem(const Format& format) const;
@@ -43,11 +47,13 @@ class FormatTable {
   const std::string& refusal() const { return refusal_; }  // of the last acquire(); may be empty
 
  private:
-  FormatEntry* find(const Digest& fingerprint);
+  FormatEntry* find(uint32_t domain, const Digest& fingerprint);
+  Status has_room(uint32_t domain, uint64_t bytes) const;
   const uint32_t formats_max_;
   const uint64_t bytes_max_;
   const Scheme scheme_;
   const BlockLimits limits_;
+  uint32_t domains_ = 1;
   std::string refusal_;
   uint64_t bytes_ = 0;
   std::vector<std::unique_ptr<FormatEntry>> entries_;
@@ -59,7 +65,7 @@ class SessionFormats {
   explicit SessionFormats(FormatTable& table, uint32_t handles_max)
       : table_(table), handles_max_(handles_max) {}
   // The handle; an already registered format answers its old one.
-  Result<uint32_t> add(ConstByteSpan canonical);
+  Result<uint32_t> add(uint32_t domain, ConstByteSpan canonical);
   const SessionFormat* find(uint32_t handle) const {
     return handle == 0 || handle > entries_.size() ? nullptr : &entries_[handle - 1]->format;
   }

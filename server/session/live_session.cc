@@ -198,7 +198,7 @@ void LiveSession::dispatch(const wire::Frame& frame) {
 
 void LiveSession::register_format(uint64_t op, ConstByteSpan canonical) {
   wire::FormatOk body;
-  if (Result<uint32_t> handle = formats_.add(canonical); handle) {
+  if (Result<uint32_t> handle = formats_.add(scope_.domain, canonical); handle) {
     body.format = *handle;
     body.fingerprint = formats_.find(*handle)->fingerprint;
     introduce(formats_.entry(*handle).format);

@@ -19,9 +19,9 @@ TEST(Formats, EqualFormatsAreOneEntry) {
   FormatTable table(8, kMiB, Scheme{});
   SessionFormats a(table, 8), b(table, 8);
   const auto bytes = format_number(1).encode();
-  EXPECT_EQ(*a.add(bytes), 1u);
-  EXPECT_EQ(*a.add(bytes), 1u);
-  EXPECT_EQ(*b.add(bytes), 1u);
+  EXPECT_EQ(*a.add(kDomainDefault, bytes), 1u);
+  EXPECT_EQ(*a.add(kDomainDefault, bytes), 1u);
+  EXPECT_EQ(*b.add(kDomainDefault, bytes), 1u);
   EXPECT_EQ(table.count(), 1u);
   EXPECT_EQ(a.find(1), b.find(1));
   EXPECT_EQ(a.find(1)->fingerprint, format_number(1).fingerprint());
@@ -38,7 +38,7 @@ TEST(Formats, UnknownHandlesAreNull) {
   SessionFormats formats(table, 8);
   EXPECT_EQ(formats.find(0), nullptr);
   EXPECT_EQ(formats.find(1), nullptr);
-  EXPECT_EQ(*formats.add(format_number(1).encode()), 1u);
+  EXPECT_EQ(*formats.add(kDomainDefault, format_number(1).encode()), 1u);
   EXPECT_EQ(formats.find(2), nullptr);
   EXPECT_EQ(formats.find(~0u), nullptr);
   formats.clear();
@@ -47,15 +47,53 @@ TEST(Formats, UnknownHandlesAreNull) {
 TEST(Formats, LimitsInSumAndPerSessionAreKept) {
   FormatTable table(2, kMiB, Scheme{});
   SessionFormats one(table, 1), many(table, 8);
-  EXPECT_TRUE(one.add(format_number(1).encode()).has_value());
-  EXPECT_EQ(one.add(format_number(2).encode()).error().code(), Code::kQuota);
-  EXPECT_TRUE(many.add(format_number(2).encode()).has_value());
-  EXPECT_EQ(many.add(format_number(3).encode()).error().code(), Code::kOverloaded);
-  EXPECT_TRUE(many.add(format_number(1).encode()).has_value());  // known already
+  EXPECT_TRUE(one.add(kDomainDefault, format_number(1).encode()).has_value());
+  EXPECT_EQ(one.add(kDomainDefault, format_number(2).encode()).error().code(), Code::kQuota);
+  EXPECT_TRUE(many.add(kDomainDefault, format_number(2).encode()).has_value());
+  EXPECT_EQ(many.add(kDomainDefault, format_number(3).encode()).error().code(), Code::kOverloaded);
+  EXPECT_TRUE(many.add(kDomainDefault, format_number(1).encode()).has_value());  // known already
   EXPECT_EQ(table.count(), 2u);
   one.clear();
   many.clear();
   EXPECT_EQ(table.count(), 0u);
+}
+
+// Goal: what one domain has registered tells another one nothing and takes nothing from it, up to
+// the last of its share.
+TEST(Formats, NothingOfOneDomainIsSeenOrMissedByAnother) {
+  constexpr uint32_t kOther = 2;
+  FormatTable table(4, kMiB, Scheme{});
+  table.domains_set(2);
+  SessionFormats own(table, 8), other(table, 8);
+  EXPECT_TRUE(other.add(kOther, format_number(1).encode()).has_value());
+  EXPECT_TRUE(other.add(kOther, format_number(2).encode()).has_value());
+  // Expect: its share is all that is refused, whoever registered what.
+  EXPECT_TRUE(own.add(kDomainDefault, format_number(3).encode()).has_value());
+  for (const uint32_t number : {3u, 4u}) {
+    EXPECT_EQ(other.add(kOther, format_number(number).encode()).error().code(), Code::kOverloaded)
+        << number;
+  }
+  EXPECT_TRUE(own.add(kDomainDefault, format_number(1).encode()).has_value());
+  EXPECT_EQ(table.count(), 4u);
+  EXPECT_NE(own.find(2), other.find(1));
+  other.clear();
+  EXPECT_EQ(own.find(2)->fingerprint, format_number(1).fingerprint());
+  own.clear();
+  EXPECT_EQ(table.bytes(), 0u);
+}
+
+TEST(Formats, BytesAreSharedByDomainsToo) {
+  FormatTable table(100, 4000, Scheme{});
+  table.domains_set(2);
+  SessionFormats own(table, 100), other(table, 100);
+  uint32_t taken = 0;
+  while (taken < 50 && other.add(2, format_number(taken).encode()).has_value())
+    ++taken;
+  EXPECT_LE(table.bytes(), 2000u);
+  EXPECT_LT(taken, 50u);
+  EXPECT_TRUE(own.add(kDomainDefault, format_number(1).encode()).has_value());
+  own.clear();
+  other.clear();
 }
 
 // Goal: a block that can never be taken is refused when its format comes, and the refusal says what
@@ -66,18 +104,18 @@ TEST(Formats, BlocksThatTheNodeCanNeverTakeAreRefusedWithNumbersAndRemedy) {
   FormatTable fits(8, kMiB, Scheme{},
                    {.fragment_pages_max = 132, .push_bytes_max = 132 * kPageBytes});
   SessionFormats happy(fits, 8);
-  EXPECT_TRUE(happy.add(bytes).has_value()) << fits.refusal();
+  EXPECT_TRUE(happy.add(kDomainDefault, bytes).has_value()) << fits.refusal();
   EXPECT_EQ(fits.refusal(), "");
   FormatTable flash(8, kMiB, Scheme{}, {.fragment_pages_max = 131});
   SessionFormats sad(flash, 8);
-  EXPECT_EQ(sad.add(bytes).error().code(), Code::kUnsupported);
+  EXPECT_EQ(sad.add(kDomainDefault, bytes).error().code(), Code::kUnsupported);
   EXPECT_EQ(flash.refusal(),
             "a block of rank 0 needs 528KiB; the targets of this node take at most 524KiB for one: "
             "format them with larger --target-bytes, or put fewer tokens in a block");
   EXPECT_EQ(flash.count(), 0u);
   FormatTable dram(8, kMiB, Scheme{}, {.push_bytes_max = 132 * kPageBytes - 1});
   SessionFormats poor(dram, 8);
-  EXPECT_EQ(poor.add(bytes).error().code(), Code::kUnsupported);
+  EXPECT_EQ(poor.add(kDomainDefault, bytes).error().code(), Code::kUnsupported);
   EXPECT_NE(dram.refusal().find("--dram-bytes"), std::string::npos);
   happy.clear();
 }
@@ -88,7 +126,7 @@ TEST(Formats, BytesInSumAreKept) {
   uint32_t taken = 0;
   Code refusal = Code::kOk;
   for (uint32_t i = 0; i < 100 && refusal == Code::kOk; ++i) {
-    const auto added = formats.add(format_number(i).encode());
+    const auto added = formats.add(kDomainDefault, format_number(i).encode());
     if (added) ++taken;
     if (!added) refusal = added.error().code();
   }
@@ -103,10 +141,10 @@ TEST(Formats, GarbageIsRefusedAndLeavesNothing) {
   SessionFormats formats(table, 8);
   auto bytes = format_number(1).encode();
   for (size_t cut = 0; cut < bytes.size(); cut += 7) {
-    EXPECT_FALSE(formats.add(ConstByteSpan(bytes).first(cut)).has_value()) << cut;
+    EXPECT_FALSE(formats.add(kDomainDefault, ConstByteSpan(bytes).first(cut)).has_value()) << cut;
   }
   bytes.push_back(std::byte{0});
-  EXPECT_FALSE(formats.add(bytes).has_value());
+  EXPECT_FALSE(formats.add(kDomainDefault, bytes).has_value());
   EXPECT_EQ(table.count(), 0u);
 }
 
