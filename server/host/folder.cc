@@ -144,12 +144,13 @@ bool parse_served(const std::string& line, TargetList* list) {
 }
 
 bool parse_domains(const std::string& line, TargetList* list) {
-  unsigned long long value = 0;
+  unsigned long long id = 0, changes = 0;
   int used = 0;
-  const bool one = std::sscanf(line.c_str(), "domains %10llu%n", &value, &used) == 1;
-  if (!one || static_cast<size_t>(used) != line.size() || list->domain_id_last != 0) return false;
-  if (value == 0 || value > ~0u) return false;
-  list->domain_id_last = static_cast<uint32_t>(value);
+  const bool both = std::sscanf(line.c_str(), "domains %10llu %10llu%n", &id, &changes, &used) == 2;
+  if (!both || static_cast<size_t>(used) != line.size() || list->domain_id_last != 0) return false;
+  if (id == 0 || id > ~0u || changes > ~0u) return false;
+  list->domain_id_last = static_cast<uint32_t>(id);
+  list->domain_changes = static_cast<uint32_t>(changes);
   return true;
 }
 
@@ -364,7 +365,8 @@ std::string records_text(const TargetList& list) {
     text += purged_text(record);
   if (list.served != 0) text += kServedWord + std::to_string(list.served) + "\n";
   if (list.domain_id_last != 0) {
-    text += kDomainsWord + std::to_string(list.domain_id_last) + "\n";
+    text += kDomainsWord + std::to_string(list.domain_id_last) + " " +
+            std::to_string(list.domain_changes) + "\n";
   }
   if (list.salt_mark != 0) {
     char line[32];

@@ -72,6 +72,7 @@ struct Identity {
   // Of the domains of this node, rising, and the largest that one ever had; none, 0 = not known.
   std::vector<uint32_t> domain_ids = {};
   uint32_t domain_id_last = 0;
+  uint32_t domain_changes = 0;  // that their list has seen
 };
 Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity);  // H1
 // `option`: which setting names the file.
@@ -116,6 +117,7 @@ struct TargetList {
   // before has a generation, too.
   uint32_t served = 0;
   uint32_t domain_id_last = 0;  // as in Identity: so that no id is given twice, whatever is lost
+  uint32_t domain_changes = 0;  // the same, so that an older list of them is told from the last
 };
 // Tells one salt from another and nothing else of it; never 0.
 uint64_t salt_mark(const Digest& salt);

@@ -23,16 +23,24 @@ struct SetDomains {
   void on_core() { sessions->domains_set(std::move(domains)); }
 };
 
-// A list of targets that does not say so yet is written at the next start all the same.
-void mark(Node& node, uint32_t id_last) {
+// So that a start knows an older list of domains, or none, from the last one.
+Failure mark(Node& node) {
+  const Domains domains = node.domains.now();
   const std::lock_guard<std::mutex> lock(node.mutex);  // N4
   TargetList list;
   Failure failure = reload_records(node.config.data_dir, &list);
-  list.domain_id_last = std::max(list.domain_id_last, id_last);
+  list.domain_id_last = std::max(list.domain_id_last, domains.id_last());
+  list.domain_changes = std::max(list.domain_changes, domains.changes());
   if (failure.ok()) failure = save_records(node.config.data_dir, list);
+  return failure;
+}
+
+// Of a change that stays: the next start writes the mark all the same.
+void mark_or_say(Node& node) {
+  const Failure failure = mark(node);
   if (failure.ok()) return;
   logf(LogLevel::kWarn, "control",
-       "%s; the new domain is in domains.list, and not marked as made: keep a copy of that file",
+       "%s; the change is in domains.list, and not marked: keep no older copy of that file",
        failure.text.c_str());
 }
 
@@ -105,7 +113,7 @@ control::Answer<control::DomainToken> NodeIngress::domain_create(const std::stri
   const uint32_t start = node_.targets.front().info.super.boot_generation;
   auto made = node_.domains.add(node_.config.data_dir, name, node_.entropy, start);
   if (!made) return made.refusal();
-  mark(node_, made->domain.id);
+  mark_or_say(node_);
   logf(LogLevel::kWarn, "control", "domain %s is made, id %u", name.c_str(), made->domain.id);
   if (auto told = tell_domains(until); !told) return told.refusal();
   return *std::move(made);
@@ -119,6 +127,7 @@ control::Answer<control::DomainToken> NodeIngress::domain_rotate(const std::stri
   if (!change) return change.refusal();
   auto made = node_.domains.rotate(node_.config.data_dir, name, node_.entropy);
   if (!made) return made.refusal();
+  mark_or_say(node_);
   logf(LogLevel::kWarn, "control", "domain %s, id %u, has a new token; the old one is refused",
        name.c_str(), made->domain.id);
   if (auto told = tell_domains(until); !told) return told.refusal();
@@ -133,6 +142,7 @@ control::Answer<control::Purged> NodeIngress::domain_drop(const std::string& nam
   if (!change) return change.refusal();
   auto dropped = node_.domains.drop(node_.config.data_dir, name);
   if (!dropped) return dropped.refusal();
+  mark_or_say(node_);
   if (auto told = tell_domains(until); !told) return told.refusal();
   change->unlock();  // a purge may last; until it is answered the name is nobody else's
   control::PurgeAsk all;

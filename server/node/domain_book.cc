@@ -13,6 +13,8 @@ using control::Refusal;
 constexpr const char* kListName = "/domains.list";
 // What an operator writes into the file to say that the domains that were in it are given up.
 constexpr std::string_view kGivenUp = "none";
+// And before its first line, to say that an older one is to be taken.
+constexpr std::string_view kOlder = "older\n";
 constexpr uint32_t kTokenBytes = 32;
 
 std::string fresh_token(Entropy& entropy) {
@@ -27,6 +29,17 @@ Failure missing(const std::string& path) {
       " is missing, but this node had more domains than the default one: without it nothing of "
       "theirs would ever be found, and it would be dropped. Restore the file from a copy; to give "
       "those domains up, with all they hold, write the line \"none\" into it, mode 0600");
+}
+
+// It would bring back what was ended since, and no generation is left that says so.
+Failure older(const std::string& path, uint32_t changes, uint32_t changes_before) {
+  return environment(
+      path + " is a copy of before: it has " + std::to_string(changes) +
+      " changes, and there were " + std::to_string(changes_before) +
+      ". Domains that were dropped since would be back, with their blocks, and tokens that were "
+      "replaced. Restore the file of the last change. Where that is lost, write the line \"older\" "
+      "before its first one, start, and then purge each domain and rotate its token; to give all "
+      "domains but the default one up, write the line \"none\" into it instead");
 }
 
 Refusal not_there(const std::string& name) {
@@ -57,6 +70,8 @@ Failure DomainBook::load(const std::string& folder, std::string_view token, Iden
   if (!failure.ok()) return failure;
   if (!found && list.domain_id_last > kDomainDefault) return missing(path);
   if (found && text != kGivenUp && text != std::string(kGivenUp) + "\n") {
+    const bool older_taken = text.starts_with(kOlder);
+    if (older_taken) text.erase(0, kOlder.size());
     Result<Domains> read = table_.with_text(text);
     if (!read && read.error().code() == Code::kUnsupported) {
       return environment(path + " is refused: " + read.error().what() +
@@ -67,19 +82,22 @@ Failure DomainBook::load(const std::string& folder, std::string_view token, Iden
                          read.error().what() + "); restore it from a copy. To give all domains " +
                          "but the default one up, write the line \"none\" into it");
     }
-    if (read->id_last() < list.domain_id_last) {
+    if (read->changes() < list.domain_changes) {
+      if (!older_taken) return older(path, read->changes(), list.domain_changes);
       logf(LogLevel::kWarn, "main",
-           "%s is a copy of before: it knows domains up to id %u, and there was one with id %u; "
-           "what later ones hold is dropped",
-           path.c_str(), read->id_last(), list.domain_id_last);
+           "%s is a copy of before, of %u changes out of %u, and is taken as it says: what domains "
+           "made since hold is dropped; PURGE EACH DOMAIN AND ROTATE ITS TOKEN",
+           path.c_str(), read->changes(), list.domain_changes);
     }
     table_ = *std::move(read);
   }
   table_.id_last_raise(list.domain_id_last);
+  table_.changes_raise(list.domain_changes);
   identity->domain_ids.clear();
   for (const Domain& domain : table_.all())
     identity->domain_ids.push_back(domain.id);
   identity->domain_id_last = table_.id_last();
+  identity->domain_changes = table_.changes();
   return {};
 }
 

@@ -359,10 +359,11 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   if (!agreed) return {kExitTargetRefused, std::string("targets: ") + agreed.error().what()};
   *common = *agreed;
   VARVE_ASSERT(common->boot_generation > before.boot_generation);
-  return save_records(start.config.data_dir,
-                      {common->boot_generation, common->slices, start.config.scheme, before.records,
-                       purged_of(common->generations), salt_mark(start.identity.domain_salt),
-                       before.served, start.identity.domain_id_last});
+  return save_records(
+      start.config.data_dir,
+      {common->boot_generation, common->slices, start.config.scheme, before.records,
+       purged_of(common->generations), salt_mark(start.identity.domain_salt), before.served,
+       start.identity.domain_id_last, start.identity.domain_changes});
 }
 
 Failure prepare_sound(const Start& start, const flash::CommonStart& common,
@@ -449,7 +450,7 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
       start.config.data_dir,
       {common.boot_generation, common.slices, start.config.scheme, std::move(records),
        purged_of(common.generations), salt_mark(start.identity.domain_salt), common.boot_generation,
-       start.identity.domain_id_last});
+       start.identity.domain_id_last, start.identity.domain_changes});
 }
 
 // Fewer sound targets than fragments of a block: what that costs is said once, and loudly.

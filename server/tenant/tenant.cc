@@ -113,6 +113,7 @@ Status Domains::add(std::string_view name, const Secrets& secrets, uint32_t boot
   const Digest hash = varve::token_hash(secrets.token);
   if (is_taken(secrets.salt, hash)) return Status::internal("a secret that is not a new one");
   rows_.push_back({++id_last_, std::string(name), secrets.salt, true, hash, boot_generation});
+  ++changes_;
   return {};
 }
 
@@ -123,6 +124,7 @@ Status Domains::rotate(std::string_view name, std::string_view token) {
   const Digest hash = varve::token_hash(token);
   if (knows(hash)) return Status::internal("a secret that is not a new one");
   domain->token_hash = hash;
+  ++changes_;
   return {};
 }
 
@@ -130,6 +132,7 @@ Status Domains::drop(std::string_view name) {
   const Domain* domain = change(name);
   if (domain == nullptr) return Status::invalid("there is no such domain");
   rows_.erase(rows_.begin() + (domain - rows_.data()));
+  ++changes_;
   return {};
 }
 
@@ -137,9 +140,13 @@ void Domains::id_last_raise(uint32_t id) {
   id_last_ = std::max(id_last_, id);
 }
 
+void Domains::changes_raise(uint32_t changes) {
+  changes_ = std::max(changes_, changes);
+}
+
 std::string Domains::text() const {
-  std::string text =
-      std::string(kHead) + std::to_string(kTextVersion) + " " + std::to_string(id_last_) + "\n";
+  std::string text = std::string(kHead) + std::to_string(kTextVersion) + " " +
+                     std::to_string(id_last_) + " " + std::to_string(changes_) + "\n";
   for (const Domain& domain : rows_) {
     if (domain.id == kDomainDefault) continue;                 // T4
     VARVE_ASSERT(domain.id <= id_last_, domain.id, id_last_);  // T1
@@ -179,7 +186,8 @@ Result<Domains> Domains::with_text(std::string_view text) const {
   head.remove_prefix(kHead.size());
   if (!number_of(take_word(head), &version)) return Status::corrupt("its first line is not ours");
   if (version > kTextVersion) return Status::unsupported("a newer version of Varve wrote it");
-  if (version == 0 || !number_of(head, &table.id_last_) || table.id_last_ < kDomainDefault) {
+  if (version == 0 || !number_of(take_word(head), &table.id_last_) ||
+      table.id_last_ < kDomainDefault || !number_of(head, &table.changes_)) {
     return Status::corrupt("its first line is not ours");
   }
   while (true) {

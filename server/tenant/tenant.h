@@ -53,6 +53,7 @@ class Domains {
   const Domain* find(std::string_view name) const;
   const Domain* of_token(ConstByteSpan token) const;  // T3; null: nobody's
   uint32_t id_last() const { return id_last_; }       // of all that were ever given
+  uint32_t changes() const { return changes_; }       // what was ever added, rotated or dropped
 
   // What cannot be leaves the table as it was: kInvalid (name), kQuota (32), kUnsupported (no id is
   // left), kInternal (a secret that is another domain's).
@@ -66,6 +67,8 @@ class Domains {
   [[nodiscard]] Status drop(std::string_view name);
   // No id up to this one is given any more (T1).
   void id_last_raise(uint32_t id);
+  // There were that many changes, whatever this text knows of.
+  void changes_raise(uint32_t changes);
 
   // The text of all but the default one, FORMAT.md 11.
   std::string text() const;
@@ -79,6 +82,7 @@ class Domains {
   bool is_taken(const Digest& salt, const Digest& token_hash) const;
   std::vector<Domain> rows_;
   uint32_t id_last_ = kDomainDefault;
+  uint32_t changes_ = 0;
 };
 
 }  // namespace varve

@@ -356,7 +356,9 @@ TEST_F(DomainsOfANode, ComeChangeAndGoForGood) {
 
   // Dropping: sessions end, what they stored is nobody's.
   engine.reset();
-  EXPECT_EQ(drop("team-a").blocks(), kBlocks);
+  const v1::PurgeResponse ended = drop("team-a");
+  EXPECT_EQ(ended.blocks(), kBlocks);
+  EXPECT_EQ(ended.generation(), 3u);
   EXPECT_TRUE(there.closes());
   EXPECT_TRUE(renewed.closes());
   for (const std::string& old : {made.token(), newer})
@@ -414,6 +416,34 @@ TEST_F(DomainsOfANode, AreNotMadeWhereEverybodyIsAnOperator) {
             grpc::FAILED_PRECONDITION);
   EXPECT_TRUE(created.token().empty() && rotated.token().empty());
   EXPECT_EQ(domains().size(), 2u);
+  stop();
+}
+
+// A copy of before would bring back a token that was replaced, or a domain that was dropped.
+TEST_F(DomainsOfANode, ACopyOfTheListOfBeforeEndsTheStart) {
+  start();
+  const std::string list = real.folder() + "/data/domains.list";
+  const auto overwrite = std::filesystem::copy_options::overwrite_existing;
+  const std::string first = make("team-a").token();
+  for (const bool drops : {false, true}) {
+    std::filesystem::copy_file(list, list + ".old", overwrite);
+    if (drops) {
+      drop("team-a");
+    } else {
+      rotate("team-a");
+    }
+    stop();
+    std::filesystem::copy_file(list, list + ".last", overwrite);
+    std::filesystem::copy_file(list + ".old", list, overwrite);
+    const size_t before = real.log().size();
+    EXPECT_FALSE(real.start().ok());
+    EXPECT_NE(real.log().find("domains.list is a copy of before", before), std::string::npos)
+        << real.log();
+    std::filesystem::copy_file(list + ".last", list, overwrite);
+    start();
+    EXPECT_EQ(Peer(where(), first).refusal, Code::kUnauthorized);
+    EXPECT_EQ(domains().size(), drops ? 1u : 2u);
+  }
   stop();
 }
 

@@ -163,6 +163,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   list.salt_mark = 0xfedcba9876543211;
   list.served = 6;
   list.domain_id_last = 4294967295;
+  list.domain_changes = 77;
   TargetList loaded;
   EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
   EXPECT_TRUE(loaded.records.empty() && loaded.boot_generation == 0);
@@ -183,6 +184,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   EXPECT_EQ(loaded.salt_mark, 0xfedcba9876543211u);
   EXPECT_EQ(loaded.served, 6u);
   EXPECT_EQ(loaded.domain_id_last, 4294967295u);
+  EXPECT_EQ(loaded.domain_changes, 77u);
   ASSERT_EQ(loaded.purged.size(), 2u);
   EXPECT_EQ(loaded.purged[1].lineage, 0xfedcba9876543210u);
   EXPECT_EQ(loaded.purged[1].lineage_generation, 7u);
@@ -242,10 +244,10 @@ TEST(HostFolder, ADamagedListIsRefused) {
         "varve targets 7 5 1 1+0\n0 " + zero + " 3 p\ndrained 0 2\n",
         std::string("varve targets 7 5 1 1+0\nserved 6\n"),
         std::string("varve targets 7 5 1 1+0\nserved 4\nserved 4\n"),
-        std::string("varve targets 9 5 1 1+0\ndomains 0\n"),
-        std::string("varve targets 9 5 1 1+0\ndomains 4294967296\n"),
-        std::string("varve targets 9 5 1 1+0\ndomains 3\ndomains 3\n"),
-        std::string("varve targets 9 5 1 1+0\ndomains 3 3\n"),
+        std::string("varve targets 9 5 1 1+0\ndomains 0 0\n"),
+        std::string("varve targets 9 5 1 1+0\ndomains 4294967296 0\n"),
+        std::string("varve targets 9 5 1 1+0\ndomains 3 1\ndomains 3 1\n"),
+        std::string("varve targets 9 5 1 1+0\ndomains 3\n"),
         std::string("varve targets 1 5 1\n"),
         std::string("varve targets 2\n"),
         std::string("varve targets 2 5\n"),

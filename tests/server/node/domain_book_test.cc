@@ -49,9 +49,10 @@ class DomainBooks : public ::testing::Test {
     EXPECT_TRUE(read_file(list, &text));
     return text;
   }
-  void mark(uint32_t id) {
+  void mark(uint32_t id, uint32_t changes) {
     TargetList targets{3, 4, {1, 0}, {}};
     targets.domain_id_last = id;
+    targets.domain_changes = changes;
     ASSERT_TRUE(save_records(folder, targets).ok());
   }
   std::string folder, list;
@@ -166,7 +167,7 @@ TEST_F(DomainBooks, ADamagedFileEndsTheStart) {
   const std::string text = content();
   for (const std::string& bad :
        {text.substr(0, text.size() - 1), text.substr(0, 30), std::string(), std::string("nones\n"),
-        text + text, std::string("varve domains 1 1\n"), std::string(200, '\0')}) {
+        text + text, std::string("varve domains 1 1 0\n"), std::string(200, '\0')}) {
     put(bad);
     EXPECT_NE(refused().find("is damaged"), std::string::npos) << bad;
     EXPECT_EQ(content(), bad);
@@ -192,9 +193,9 @@ TEST_F(DomainBooks, ATokenFileWithTheTokenOfADomainEndsTheStart) {
 // Without the list of targets' word for it a new domain would have the blocks of an old one.
 TEST_F(DomainBooks, ALostListIsNeitherForgottenNorItsIdsGivenAgain) {
   DomainBook book;
-  mark(1);
+  mark(1, 0);
   ASSERT_TRUE(load(book).ok());
-  mark(5);
+  mark(5, 7);
   const std::string text = refused();
   EXPECT_NE(text.find("domains.list is missing"), std::string::npos) << text;
   EXPECT_NE(text.find("write the line \"none\""), std::string::npos) << text;
@@ -206,19 +207,51 @@ TEST_F(DomainBooks, ALostListIsNeitherForgottenNorItsIdsGivenAgain) {
   EXPECT_EQ(given_up.now().find("team-a")->id, 6u);
 }
 
-TEST_F(DomainBooks, ACopyOfBeforeIsTakenAndSaid) {
+// It would bring back the domains that were dropped since, and the tokens that were replaced.
+TEST_F(DomainBooks, ACopyOfBeforeIsRefusedUntilSomebodySaysIt) {
   DomainBook book;
   ASSERT_TRUE(load(book).ok());
-  add(book, "team-a");
-  mark(9);
+  const std::string token = add(book, "team-a"), copy = content();
+  ASSERT_TRUE(book.rotate(folder, "team-a", entropy));
+  ASSERT_TRUE(book.drop(folder, "team-a"));
+  mark(9, book.now().changes());
+  DomainBook last;
+  EXPECT_TRUE(load(last).ok()) << "it knows of all changes";
+  put(copy);
+  const std::string text = refused();
+  EXPECT_NE(text.find("it has 1 changes, and there were 3"), std::string::npos) << text;
+  EXPECT_NE(text.find("write the line \"older\""), std::string::npos) << text;
+  EXPECT_EQ(content(), copy);
+
+  put("older\n" + copy.substr(1));
+  EXPECT_NE(refused().find("is damaged"), std::string::npos);
+  put("older\n" + copy);
   testing::internal::CaptureStderr();
   DomainBook later;
   const bool loaded = load(later).ok();
   const std::string log = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(loaded);
-  EXPECT_NE(log.find("up to id 2, and there was one with id 9"), std::string::npos) << log;
+  EXPECT_NE(log.find("of 1 changes out of 3"), std::string::npos) << log;
+  EXPECT_EQ(later.now().of_token(view(token))->name, "team-a");
+  EXPECT_EQ(identity.domain_changes, 3u);
+  // Expect: from its next change on it is the last one, and says so itself.
   add(later, "team-b");
   EXPECT_EQ(later.now().find("team-b")->id, 10u);
+  mark(10, later.now().changes());
+  DomainBook again;
+  EXPECT_TRUE(load(again).ok());
+}
+
+TEST_F(DomainBooks, WhatWasGivenUpIsNoCopyOfBefore) {
+  mark(5, 7);
+  put("none\n");
+  DomainBook book;
+  ASSERT_TRUE(load(book).ok());
+  add(book, "team-a");
+  mark(6, book.now().changes());
+  EXPECT_EQ(book.now().changes(), 8u);
+  DomainBook later;
+  EXPECT_TRUE(load(later).ok());
 }
 
 }  // namespace

@@ -97,6 +97,27 @@ TEST(Tenant, AnIdIsNeverGivenTwice) {
   EXPECT_EQ(later->add("team-e", {salt_of(7), "token of team e"}, 6).code(), Code::kUnsupported);
 }
 
+// By it an older text is told from the last one.
+TEST(Tenant, EachChangeIsCountedAndNoRefusal) {
+  Domains table = some();
+  EXPECT_EQ(table.changes(), 2u);
+  ASSERT_TRUE(table.rotate("team-a", "a newer token").ok());
+  EXPECT_EQ(table.changes(), 3u);
+  ASSERT_TRUE(table.drop("team-a").ok());
+  EXPECT_EQ(table.changes(), 4u);
+  EXPECT_FALSE(table.drop("team-a").ok());
+  EXPECT_FALSE(table.rotate("team-a", "once more a token").ok());
+  EXPECT_FALSE(table.add("team-b", {salt_of(9), "one more token"}, 1).ok());
+  EXPECT_EQ(table.changes(), 4u);
+  Result<Domains> later = Domains().with_text(table.text());
+  ASSERT_TRUE(later.has_value());
+  EXPECT_EQ(later->changes(), 4u);
+  later->changes_raise(3);
+  EXPECT_EQ(later->changes(), 4u);
+  later->changes_raise(9);
+  EXPECT_EQ(later->changes(), 9u);
+}
+
 TEST(Tenant, NamesAndSecretsAreEachOfOneDomain) {
   Domains table = some();
   EXPECT_EQ(table.add("team-a", {salt_of(9), "one more token"}, 1).code(), Code::kInvalid);
@@ -134,7 +155,7 @@ TEST(Tenant, ThereAre32AtMost) {
 TEST(Tenant, TheTextSaysAllButTheDefaultAndNoToken) {
   const Domains table = some();
   const std::string text = table.text();
-  EXPECT_EQ(text.rfind("varve domains 1 3\n2 team-a 3 ", 0), 0u) << text;
+  EXPECT_EQ(text.rfind("varve domains 1 3 2\n2 team-a 3 ", 0), 0u) << text;
   EXPECT_EQ(text.find("token"), std::string::npos);
   EXPECT_EQ(text.find(to_hex(salt_of(1).bytes)), std::string::npos);
   // Expect: read back beside another default, it is the same.
@@ -169,10 +190,13 @@ TEST(Tenant, ANewerVersionIsNamedWhateverItIsLike) {
   EXPECT_EQ(code("varve domains 2 3 and more\nof another kind"), Code::kUnsupported);
   EXPECT_EQ(code(sealed("varve domains 2 3\n")), Code::kUnsupported);
   EXPECT_EQ(code(sealed("varve domains 0 3\n")), Code::kCorrupt);
-  EXPECT_EQ(code(sealed("varve domains 1 0\n")), Code::kCorrupt);
-  EXPECT_EQ(code(sealed("varve domains 1 -1\n")), Code::kCorrupt);
-  EXPECT_EQ(code(sealed("varve domains 1 4294967296\n")), Code::kCorrupt);
+  EXPECT_EQ(code(sealed("varve domains 1 0 0\n")), Code::kCorrupt);
+  EXPECT_EQ(code(sealed("varve domains 1 -1 0\n")), Code::kCorrupt);
+  EXPECT_EQ(code(sealed("varve domains 1 4294967296 0\n")), Code::kCorrupt);
   EXPECT_EQ(code(sealed("varve domains 1\n")), Code::kCorrupt);
+  EXPECT_EQ(code(sealed("varve domains 1 3\n")), Code::kCorrupt);
+  EXPECT_EQ(code(sealed("varve domains 1 3 4294967296\n")), Code::kCorrupt);
+  EXPECT_EQ(code(sealed("varve domains 1 3 1 1\n")), Code::kCorrupt);
   EXPECT_EQ(code(sealed("varve targets 1 1\n")), Code::kCorrupt);
 }
 
@@ -182,7 +206,7 @@ TEST(Tenant, OddRowsAreRefusedThoughTheSumHolds) {
     return begin + " " + to_hex(salt_of(salt).bytes) + " " + to_hex(salt_of(hash).bytes) + "\n";
   };
   const auto read = [](const std::string& rows) {
-    return Domains().with_text(sealed("varve domains 1 9\n" + rows));
+    return Domains().with_text(sealed("varve domains 1 9 9\n" + rows));
   };
   EXPECT_TRUE(read(row("2 a 1", 2, 3) + row("9 b 1", 4, 5)).has_value());
   for (const std::string& rows :
@@ -200,7 +224,7 @@ TEST(Tenant, OddRowsAreRefusedThoughTheSumHolds) {
   std::string many;
   for (uint8_t n = 2; n < 40; ++n)
     many += row(std::to_string(n) + " d" + std::to_string(n) + " 1", n, n + 100);
-  EXPECT_FALSE(Domains().with_text(sealed("varve domains 1 90\n" + many)).has_value());
+  EXPECT_FALSE(Domains().with_text(sealed("varve domains 1 90 90\n" + many)).has_value());
 }
 
 }  // namespace
