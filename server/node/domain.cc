@@ -23,6 +23,17 @@ struct SetDomains {
   void on_core() { sessions->domains_set(std::move(domains)); }
 };
 
+// Which ids were given, as far as a core's drives and generations tell.
+struct DomainSeen {
+  Shard* shard;
+  bool recovering = false;
+  uint32_t id_last = 0;
+  void on_core() {
+    recovering = shard->recovering();
+    id_last = static_cast<uint32_t>(shard->metrics().number("varve_domain_id_last"));
+  }
+};
+
 // So that a start knows an older list of domains, or none, from the last one.
 Failure mark(Node& node) {
   const Domains domains = node.domains.now();
@@ -60,6 +71,31 @@ control::Answer<uint32_t> NodeIngress::domain_id(const std::string& name) const 
   const Domain* domain = domains.find(name);
   if (domain != nullptr) return domain->id;
   return Refusal::not_found("there is no domain \"" + name + "\"; list the domains");
+}
+
+// Where both lists were lost the drives still know of old domains, whose blocks no new one may
+// have.
+control::Answer<uint32_t> NodeIngress::domain_id_seen(const Until& until) {
+  uint32_t id_last = 0;
+  for (uint32_t s = 0; s < node_.threads.size(); ++s) {
+    auto seen = ask(s, DomainSeen{node_.threads[s]->shard.get()}, until);
+    if (!seen) return seen.refusal();
+    if (seen->recovering) {
+      return Refusal::of(Code::kUnavailable,
+                         "the node still finds what its drives hold, and which ids of domains "
+                         "were given; ask again when it is ready");
+    }
+    id_last = std::max(id_last, seen->id_last);
+  }
+  return id_last;
+}
+
+// A lost list would let its id be given again: nobody was told of it yet, so it goes again.
+control::Refusal NodeIngress::unmarked(const std::string& name, const Failure& failure) {
+  auto back = node_.domains.drop(node_.config.data_dir, name);
+  if (back) node_.domains.ended(back->id);
+  return Refusal::of(Code::kIo, failure.text + (back ? "; nothing was changed"
+                                                     : "; the domain is there: drop it"));
 }
 
 // What the core takes late it takes all the same: the file says it, and the question stays with it.
@@ -110,10 +146,12 @@ control::Answer<control::DomainToken> NodeIngress::domain_create(const std::stri
   const Until until = this->until(limit_ns);
   auto change = begin_change(until);
   if (!change) return change.refusal();
+  auto seen = domain_id_seen(until);
+  if (!seen) return seen.refusal();
   const uint32_t start = node_.targets.front().info.super.boot_generation;
-  auto made = node_.domains.add(node_.config.data_dir, name, node_.entropy, start);
+  auto made = node_.domains.add(node_.config.data_dir, name, node_.entropy, start, *seen);
   if (!made) return made.refusal();
-  mark_or_say(node_);
+  if (const Failure failure = mark(node_); !failure.ok()) return unmarked(name, failure);
   logf(LogLevel::kWarn, "control", "domain %s is made, id %u", name.c_str(), made->domain.id);
   if (auto told = tell_domains(until); !told) return told.refusal();
   return *std::move(made);

@@ -135,7 +135,7 @@ std::optional<Refusal> DomainBook::keep(const std::string& folder, Domains next)
 
 control::Answer<control::DomainToken> DomainBook::add(const std::string& folder,
                                                       const std::string& name, Entropy& entropy,
-                                                      uint32_t boot_generation) {
+                                                      uint32_t boot_generation, uint32_t id_seen) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (table_.find(name) != nullptr) {
     return Refusal::state("there is a domain \"" + name +
@@ -147,6 +147,7 @@ control::Answer<control::DomainToken> DomainBook::add(const std::string& folder,
                           "answered");
   }
   Domains next = table_;
+  next.id_last_raise(id_seen);
   Domains::Secrets secrets;
   entropy.fill(secrets.salt.bytes);
   secrets.token = fresh_token(entropy);

@@ -22,9 +22,10 @@ class DomainBook {
   Failure load(const std::string& folder, std::string_view token, Identity* identity);
   Domains now() const;
 
-  // With the token, which stands nowhere else.
+  // With the token, which stands nowhere else. Up to `id_seen` no id is given.
   control::Answer<control::DomainToken> add(const std::string& folder, const std::string& name,
-                                            Entropy& entropy, uint32_t boot_generation);
+                                            Entropy& entropy, uint32_t boot_generation,
+                                            uint32_t id_seen = 0);
   control::Answer<control::DomainToken> rotate(const std::string& folder, const std::string& name,
                                                Entropy& entropy);
   // It is no domain of this node any more, in no later start either. Until ended() says that the

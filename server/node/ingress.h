@@ -97,6 +97,8 @@ class NodeIngress final : public control::Ingress {
   control::Target row(uint32_t target) const;                                          // N4
   control::FormatRow row(const FormatBook::Row& row);
   control::Answer<uint32_t> domain_id(const std::string& name) const;
+  control::Answer<uint32_t> domain_id_seen(const Until& until);
+  control::Refusal unmarked(const std::string& name, const Failure& failure);
   control::Answer<bool> tell_domains(const Until& until);
   control::Answer<control::Purged> purge_domain(uint32_t domain, const control::PurgeAsk& ask,
                                                 Nanos limit_ns);

@@ -4,6 +4,7 @@
 // attempt are there. Where there are two attempts (two map epochs, or one written again after its
 // first was dropped, or while it was away) the larger one counts (I3). The index does not keep
 // attempts, so a side table holds them until every slice is recovered.
+#include <algorithm>
 #include <bit>
 #include <cinttypes>
 
@@ -55,6 +56,8 @@ bool Catalog::recovered(const flash::FragmentInfo& fragment) {
   VARVE_ASSERT(fragment.position < context_.options.scheme.width(), fragment.position);
   if (is_failed(fragment.place.target)) return false;
   if (!is_known(fragment.block.domain)) {
+    uint32_t& last = context_.options.domains.last;
+    last = std::max(last, fragment.block.domain);
     metrics.recovered_unknown.add();
     metrics.recovered_unknown_bytes.add(bytes_of(fragment.place.pages));
     return false;

@@ -134,6 +134,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   mutable std::vector<UsageGauges> usage_;
   std::vector<Suspicion> suspicions_;
   mutable Gauge index_blocks_, index_thin_, index_away_, index_bases_, index_bytes_, recovering_;
+  mutable Gauge domain_id_last_;
 };
 
 OpOptions ShardImpl::op_options() const {
@@ -292,6 +293,9 @@ void ShardImpl::register_metrics() {
                &index_away_);
   metrics_.add({"varve_index_bases", "", "Base ids in the index."}, &index_bases_);
   metrics_.add({"varve_index_bytes", "", "Memory of the index, all in."}, &index_bytes_);
+  metrics_.add({"varve_domain_id_last", "",
+                "The largest id of a domain that is known of, whether it is there or not."},
+               &domain_id_last_, GaugeMerge::kMax);
   metrics_.add({"varve_recovering", "", "Shards that still rebuild their index."}, &recovering_);
   for (uint32_t t = 0; t < usage_.size(); ++t) {
     const std::string label = "target=\"" + std::to_string(t) + "\"";
@@ -337,6 +341,10 @@ MetricSnapshot ShardImpl::metrics() const {
   index_bases_.set(index_.base_count());
   index_bytes_.set(static_cast<int64_t>(index_.memory_bytes()));
   recovering_.set(flash_->recovering() ? 1 : 0);
+  uint32_t domain_id_last = context_->options.domains.last;
+  for (const auto& row : flash_->generations())
+    domain_id_last = std::max(domain_id_last, row.domain);
+  domain_id_last_.set(domain_id_last);
   for (uint32_t t = 0; t < usage_.size(); ++t) {
     const flash::Flash::Usage usage = flash_->usage(t);
     VARVE_ASSERT(usage.live_pages + usage.reserved_pages <= usage.capacity_pages, t,

@@ -3,6 +3,7 @@
 // bare peers of several domains, and the control plane beside them.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -444,6 +445,48 @@ TEST_F(DomainsOfANode, ACopyOfTheListOfBeforeEndsTheStart) {
     EXPECT_EQ(Peer(where(), first).refusal, Code::kUnauthorized);
     EXPECT_EQ(domains().size(), drops ? 1u : 2u);
   }
+  stop();
+}
+
+// Without its mark in the list of targets a lost list would let its id be given again.
+TEST_F(DomainsOfANode, ADomainThatCannotBeMarkedIsNotMade) {
+  start();
+  const std::string targets = real.folder() + "/data/targets.list";
+  ASSERT_EQ(::symlink("/dev/full", (targets + ".new").c_str()), 0);
+  v1::CreateDomainRequest in;
+  in.set_name("team-a");
+  v1::CreateDomainResponse out;
+  const grpc::Status refused = ask(&Stub::CreateDomain, in, &out);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_NE(refused.error_message().find("nothing was changed"), std::string::npos)
+      << refused.error_message();
+  EXPECT_TRUE(out.token().empty());
+  EXPECT_EQ(domains().size(), 1u);
+  EXPECT_EQ(make("team-a").domain().id(), 3u) << "the first id may stand in a copy of the list";
+  stop();
+}
+
+// Without either list nobody but the drives knows which ids were given.
+TEST_F(DomainsOfANode, AnIdThatDrivesKnowIsNotGivenAgain) {
+  start();
+  make("team-b");
+  const std::string secret = make("team-a").token();
+  std::vector<BaseId> ids;
+  {
+    Engine engine(where(), "a", secret);
+    ids = engine.ids(1);
+    engine.store_blocks(ids);
+  }
+  stop();
+  for (const char* name : {"domains.list", "targets.list"})
+    std::filesystem::remove(real.folder() + "/data/" + name);
+  start();
+  EXPECT_EQ(domains().size(), 1u);
+  const v1::CreateDomainResponse other = make("team-c");
+  EXPECT_EQ(other.domain().id(), 4u);
+  real.daemon().kill_now();
+  start();
+  EXPECT_EQ(match(ids, "team-c").length(), 0u);
   stop();
 }
 

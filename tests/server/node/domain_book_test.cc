@@ -242,6 +242,16 @@ TEST_F(DomainBooks, ACopyOfBeforeIsRefusedUntilSomebodySaysIt) {
   EXPECT_TRUE(load(again).ok());
 }
 
+// What was seen on drives of a domain that no list has is not the next one's.
+TEST_F(DomainBooks, NoIdIsGivenThatWasSeen) {
+  DomainBook book;
+  ASSERT_TRUE(load(book).ok());
+  ASSERT_TRUE(book.add(folder, "team-a", entropy, 7, 40));
+  EXPECT_EQ(book.now().find("team-a")->id, 41u);
+  ASSERT_TRUE(book.add(folder, "team-b", entropy, 7, 40));
+  EXPECT_EQ(book.now().find("team-b")->id, 42u);
+}
+
 TEST_F(DomainBooks, WhatWasGivenUpIsNoCopyOfBefore) {
   mark(5, 7);
   put("none\n");

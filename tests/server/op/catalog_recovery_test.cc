@@ -92,6 +92,7 @@ TEST(CatalogRecovery, WhatIsOfNoDomainOfTheNodeIsDroppedAndCounted) {
   }
   catalog.killed(kNobody, rig.id(1), {3, 0, 50});  // of which there is nothing to end
   EXPECT_TRUE(catalog.recovered(found(rig, kOne, 10, page)));
+  EXPECT_EQ(rig.context->options.domains.last, kNobody) << "it was given";
   EXPECT_EQ(rig.context->metrics.recovered_unknown.value(), 3u);
   EXPECT_EQ(rig.context->metrics.recovered_unknown_bytes.value(), 3 * bytes_of(4));
   catalog.recovery_done();
