@@ -305,8 +305,10 @@ struct Kill {
   Attempt limit;      // target 0
   uint32_t away = 0;  // bit t: target t does not take this purge
   uint32_t domain = 0;
+  uint32_t domains = 1;  // of the node: each has its share of the records of a slice
   // out: kOk, flushed; kUnavailable (the target failed, or a drain; it may have been written);
-  // kNoSpace (the slice holds as many as it may: nothing was written, nothing is evicted for it)
+  // kNoSpace (the slice holds as many as it may, or of this domain: nothing was written, nothing is
+  // evicted for it)
   Status status;
   Done on_done = nullptr;  // never inside kill()
   void* owner = nullptr;

@@ -63,7 +63,8 @@ void KillPump::pump(Lane& lane, SliceLog& log) {
   while (!log.kills.empty()) {
     const bool over = lane.target.draining || !lane.target.ok();
     if (!over && (!log.ready || log.kills_wait)) return;
-    const bool full = !over && log.kill_pages() >= log.kill_pages_max();
+    const Kill& first = *log.kills.front();
+    const bool full = !over && log.kills_full(first.domain, first.domains);
     OpenSegment* open = over || full ? nullptr : log.take_kill();
     if (!over && !full && open == nullptr) return wait_for_page(lane, log);
     Kill& kill = *log.kills.pop();
@@ -73,8 +74,8 @@ void KillPump::pump(Lane& lane, SliceLog& log) {
       lane.writer.kill(log, *open, kill);
       continue;
     }
-    if (full) say_full(lane, log);
-    kill.status = full ? Status::no_space("the slice has as many KILL records as it may")
+    if (full) say_full(lane, log, kill.domain);
+    kill.status = full ? Status::no_space("the slice has as many KILL records as the domain may")
                        : Status::unavailable("a purge on a target that failed, or in a drain");
     kill.on_done(kill);
   }
@@ -93,17 +94,18 @@ void KillPump::wait_for_page(Lane& lane, SliceLog& log) {
   lane.reclaim.wake();
 }
 
-void KillPump::say_full(const Lane& lane, const SliceLog& log) {
+void KillPump::say_full(const Lane& lane, const SliceLog& log, uint32_t domain) {
   lane.target.metrics.kills_refused.add();
   uint64_t swallowed = 0;
   if (!full_log_.admit(reactor_.now_ns(), &swallowed)) return;
   logf(LogLevel::kWarn, "flash",
        "target %u slice %u: %" PRIu64
-       " pages, all that it may, are KILL records of blocks that were purged one by one; further "
-       "purges of blocks are refused (no_space) until new data has turned the log over (never for "
+       " pages, all that it may or domain %u may have of it, are KILL records of blocks that were "
+       "purged one by one; further purges of its blocks are refused (no_space) until new data has "
+       "turned the log over (never for "
        "records that a target which is away has not seen): purge the lineage or the domain, which "
        "needs none (%" PRIu64 " more times since the last line)",
-       log.target(), log.slice(), log.kill_pages(), swallowed);
+       log.target(), log.slice(), log.kill_pages(), domain, swallowed);
 }
 
 }  // namespace varve::flash

@@ -3,8 +3,8 @@
 // A record goes to its slice's log when that has recovered and has a page for it. One without a
 // page waits: the pump comes back by time alone, because what reclaim changes while it finds none
 // would wake it again at once, and asks for evictions now and then only, a page being little.
-// A slice that has as many records as it may (kill_pages_max) takes no new one, nor is anything
-// evicted for it.
+// A slice that has as many records as it may (kills_full) takes no new one, nor is anything evicted
+// for it.
 #pragma once
 
 #include <vector>
@@ -40,7 +40,7 @@ class KillPump final : public Task {
   void retry();
   void pump(Lane& lane, SliceLog& log);
   void wait_for_page(Lane& lane, SliceLog& log);
-  void say_full(const Lane& lane, const SliceLog& log);
+  void say_full(const Lane& lane, const SliceLog& log, uint32_t domain);
 
   Reactor& reactor_;
   std::vector<Lane> lanes_;

@@ -127,7 +127,6 @@ void ReclaimOp::choose() {
   asks_ = 0;
   victim_ = *victim;
   copied_any_ = false;
-  kills_over_ = 0;
   log_->reclaiming(victim_);
   entries_.clear();
   cursor_ = 0;
@@ -190,7 +189,6 @@ void ReclaimOp::entries() {
         log_->reclaim_given_up(victim_);
         return give_up();
       }
-      ++kills_over_;
       target_.metrics.kills_dropped.add();
       ++cursor_;
       continue;
@@ -219,7 +217,7 @@ bool ReclaimOp::copy_begin(const FragmentInfo& from, const KillInfo* record) {
   from_ = from;
   copying_kill_ = record != nullptr;
   io_ = &writer_.open(*log_, *open_);
-  to_ = record != nullptr ? log_->place_kill(*open_, kill_until(*record))
+  to_ = record != nullptr ? log_->place_kill(*open_, record->domain, kill_until(*record))
                           : log_->place(*open_, from.place.pages, from.place.lead_pages);
   copied_pages_ = 0;
   tries_ = 0;
@@ -313,7 +311,6 @@ void ReclaimOp::copied() {
   target_.flusher.note_write();
   copied_any_ = true;
   if (copying_kill_) {
-    ++kills_over_;
     target_.metrics.kills_copied.add();
   } else if (target_.user.on_moved(from_.block, from_.place, to_)) {
     log_->live_drop(victim_, from_.place.pages);
@@ -330,10 +327,7 @@ void ReclaimOp::copied() {
 
 void ReclaimOp::emptied() {
   VARVE_ASSERT(cursor_ == entries_.size(), cursor_);
-  kills_over_ = std::min(kills_over_, log_->segment(victim_).kill_pages);
-  target_.metrics.kills_live.add(-int64_t{kills_over_});
-  for (; kills_over_ > 0; --kills_over_)
-    log_->kill_drop(victim_);
+  target_.metrics.kills_live.add(-int64_t{log_->kills_drop(victim_)});
   if (!copied_any_) return go(Stage::kReaders);
   stage_ = Stage::kCopyFlushed;
   flush();

@@ -84,7 +84,6 @@ class ReclaimOp final : public WindowOp {
   uint32_t free_best_ = 0;
   bool pressed_ = false;  // somebody was refused: worth copying much for little
   bool copied_any_ = false;
-  uint32_t kills_over_ = 0;  // records of the victim that need not stay; off its count when all is
   bool copying_kill_ = false;
   uint64_t oldest_ = 0;                // sequence of the slice, the victim aside
   std::vector<CatalogEntry> entries_;  // of the victim; the window is needed for copying

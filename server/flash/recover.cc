@@ -512,7 +512,7 @@ bool RecoverOp::confirm_told(uint32_t found_count,
       if (is_same((this->*found_at)(confirm_found_), entry)) continue;
     }
     if (is_kill(entry)) {  // still believed: only its page is given up
-      log_->kill_drop(segment_);
+      log_->kill_drop(segment_, entry.domain);
       target_.metrics.kills_live.add(-1);
       continue;
     }
@@ -561,7 +561,8 @@ bool RecoverOp::tell_scan() {
 void RecoverOp::tell(uint32_t segment, const CatalogEntry& entry, RecoverSource source) {
   if (is_kill(entry)) {
     const KillInfo kill = kill_of(entry);
-    log_->kill_add(segment, kill_until(kill));  // kept until reclaim finds it not needed
+    // Kept until reclaim finds it not needed.
+    log_->kill_add(segment, kill.domain, kill_until(kill));
     for (uint32_t t = 0; t < kTargetsMax; ++t) {
       if ((kill.away >> t & 1) == 0) continue;
       target_.kills_away[t] = std::max(target_.kills_away[t], entry.attempt.boot_generation);

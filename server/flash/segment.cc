@@ -255,30 +255,52 @@ Place SliceLog::place(OpenSegment& open, uint32_t pages, uint32_t lead_pages) {
   return place;
 }
 
-Place SliceLog::place_kill(OpenSegment& open, uint64_t until) {
+Place SliceLog::place_kill(OpenSegment& open, uint32_t domain, uint64_t until) {
   const Place place = this->place(open, 1, 1);
-  kill_note(segments_[open.segment], until);
+  kill_note(segments_[open.segment], domain, until);
   return place;
 }
 
-void SliceLog::kill_add(uint32_t index, uint64_t until) {
+void SliceLog::kill_add(uint32_t index, uint32_t domain, uint64_t until) {
   live_add(index, 1);
-  kill_note(segments_[index], until);
+  kill_note(segments_[index], domain, until);
 }
 
-void SliceLog::kill_note(Segment& segment, uint64_t until) {
+void SliceLog::kill_note(Segment& segment, uint32_t domain, uint64_t until) {
   ++kill_pages_;
+  ++kill_pages_of_[domain];
   ++segment.kill_pages;
+  ++segment.kill_pages_of[domain];
   segment.kills_until = std::max(segment.kills_until, until);
 }
 
-void SliceLog::kill_drop(uint32_t index) {
+void SliceLog::kill_drop(uint32_t index, uint32_t domain) {
   Segment& segment = segments_[index];
   VARVE_ASSERT(segment.kill_pages > 0 && segment.kill_pages <= segment.live_pages, index);
   VARVE_ASSERT(kill_pages_ >= segment.kill_pages, kill_pages_);
+  const auto in_segment = segment.kill_pages_of.find(domain);
+  const auto in_log = kill_pages_of_.find(domain);
+  VARVE_ASSERT(in_segment != segment.kill_pages_of.end() && in_log != kill_pages_of_.end(), domain);
   --kill_pages_;
   --segment.kill_pages;
+  if (--in_segment->second == 0) segment.kill_pages_of.erase(in_segment);
+  if (--in_log->second == 0) kill_pages_of_.erase(in_log);
   live_drop(index, 1);
+}
+
+uint32_t SliceLog::kills_drop(uint32_t index) {
+  const Segment& segment = segments_[index];
+  const uint32_t count = segment.kill_pages;
+  while (segment.kill_pages > 0)
+    kill_drop(index, segment.kill_pages_of.begin()->first);
+  return count;
+}
+
+bool SliceLog::kills_full(uint32_t domain, uint32_t domains) const {
+  VARVE_ASSERT(domains > 0);
+  if (kill_pages_ >= kill_pages_max()) return true;
+  const auto own = kill_pages_of_.find(domain);
+  return own != kill_pages_of_.end() && own->second >= kill_pages_max() / domains;
 }
 
 void SliceLog::append_ended(OpenSegment& open) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -65,10 +66,11 @@ struct Segment {
   uint64_t nonce = 0;
   uint32_t live_pages = 0;
   uint32_t live_count = 0;
-  uint32_t kill_pages = 0;   // of the live ones: records
-  uint64_t kills_until = 0;  // of them the longest, see kill_until()
-  uint32_t used_pages = 0;   // header page included
-  uint32_t readers = 0;      // reads queued or at the device: not erased before they are done
+  uint32_t kill_pages = 0;                     // of the live ones: records
+  std::map<uint32_t, uint32_t> kill_pages_of;  // the same by domain
+  uint64_t kills_until = 0;                    // of them the longest, see kill_until()
+  uint32_t used_pages = 0;                     // header page included
+  uint32_t readers = 0;  // reads queued or at the device: not erased before they are done
   SegmentState state = SegmentState::kUnknown;
   bool footer_rotten = false;  // no victim: its footer does not say what it holds; see recovery
   OpenSegment* open = nullptr;
@@ -126,13 +128,18 @@ class SliceLog {
   // beyond an eighth of the slice, or kKillsPerSlice, no new one is taken. Reclaim's copies always
   // are.
   // `until`: see kill_until().
-  Place place_kill(OpenSegment& open, uint64_t until);
-  void kill_add(uint32_t segment, uint64_t until);
-  void kill_drop(uint32_t segment);
+  Place place_kill(OpenSegment& open, uint32_t domain, uint64_t until);
+  void kill_add(uint32_t segment, uint32_t domain, uint64_t until);
+  void kill_drop(uint32_t segment, uint32_t domain);
+  // Of a victim of which those that are needed were copied; how many there were.
+  uint32_t kills_drop(uint32_t segment);
   uint64_t kill_pages() const { return kill_pages_; }
   uint64_t kill_pages_max() const {
     return std::min(uint64_t{segment_count()} * geometry_.segment_pages / 8, kKillsPerSlice);
   }
+  // No new one of this domain, of so many: each may have its share. The eighth is full before the
+  // shares are only while others have what they had when there were fewer domains.
+  bool kills_full(uint32_t domain, uint32_t domains) const;
   void append_ended(OpenSegment& open);
   // Open segments that may be sealed now; never-written ones become free.
   OpenSegment* next_to_seal(SealScope scope);
@@ -210,7 +217,7 @@ class SliceLog {
   OpenSegment* open_new(SegmentUse use);
   void forget(OpenSegment& open);
   void free_push(uint32_t segment);
-  void kill_note(Segment& segment, uint64_t until);
+  void kill_note(Segment& segment, uint32_t domain, uint64_t until);
 
   TargetGeometry geometry_;
   uint32_t target_;
@@ -232,7 +239,8 @@ class SliceLog {
   bool stalled_ = false;
   uint64_t stall_live_pages_ = 0;
   uint64_t live_pages_ = 0;
-  uint64_t kill_pages_ = 0;  // of these
+  uint64_t kill_pages_ = 0;                     // of these
+  std::map<uint32_t, uint64_t> kill_pages_of_;  // the same by domain
   uint64_t reserved_pages_ = 0;
   uint64_t next_sequence_ = 1;
 };

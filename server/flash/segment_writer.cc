@@ -110,7 +110,7 @@ void SegmentWriter::kill(SliceLog& log, OpenSegment& open_segment, Kill& kill) {
                          .away = kill.away,
                          .domain = kill.domain,
                          .last_sequence = log.last_sequence()};
-  const Place place = log.place_kill(open_segment, kill_until(info));
+  const Place place = log.place_kill(open_segment, info.domain, kill_until(info));
   const Segment& segment = log.segment(open_segment.segment);
   Slot& slot = take_slot();
   if (slot.page == nullptr) slot.page = std::make_unique<PageMemory>(1);

@@ -166,6 +166,7 @@ bool PurgeOp::kill_some() {
         .boot_generation = boot_generation(), .target = 0, .counter = limits_[kill_next_]};
     kill.away = away_;
     kill.domain = part_->domain;
+    kill.domains = static_cast<uint32_t>(part_->domains.ids.size());
     ++kills_out_;
     context_.flash.kill(kill);
   }

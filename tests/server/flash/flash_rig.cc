@@ -404,7 +404,7 @@ uint32_t Rig::fill(uint64_t first_seed) {
   return count;
 }
 
-Status Rig::kill(const BlockId& block, uint32_t target, uint32_t away) {
+Status Rig::kill(const BlockId& block, uint32_t target, uint32_t away, uint32_t domains) {
   Shard& shard = *shards_[shard_of_block(block)];
   const Attempt limit{super(target).boot_generation, 0, counter_};
   shard.user.on_killed(block.domain, block.base, limit);
@@ -416,6 +416,7 @@ Status Rig::kill(const BlockId& block, uint32_t target, uint32_t away) {
   waiting.kill.slice = slice_of_block(block);
   waiting.kill.base = block.base;
   waiting.kill.domain = block.domain;
+  waiting.kill.domains = domains;
   waiting.kill.limit = limit;
   waiting.kill.away = away;
   waiting.kill.owner = &waiting;

@@ -61,7 +61,9 @@ TEST(KillPump, AnEighthOfASliceTakesRecordsAndNoMore) {
   const int64_t taken = kill_unknown(rig, 1000);
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(taken, 48);  // 12 segments of 32 pages
-  EXPECT_NE(log.find("48 pages, all that it may, are KILL records"), std::string::npos) << log;
+  EXPECT_NE(log.find("48 pages, all that it may or domain 1 may have of it, are"),
+            std::string::npos)
+      << log;
   EXPECT_NE(log.find("purge the lineage or the domain"), std::string::npos) << log;
   EXPECT_EQ(rig.metric("kills_live"), 48);
   EXPECT_EQ(rig.metric("kills_refused_total"), 1);
@@ -83,6 +85,28 @@ TEST(KillPump, AnEighthOfASliceTakesRecordsAndNoMore) {
     for (const BlockId& block : blocks)
       EXPECT_NE(rig.user().find(block), nullptr);
   }
+}
+
+// Goal: whoever purges whatever ids in one domain, the purges of another have their records, at
+// once and after a restart.
+TEST(KillPump, RecordsOfOneDomainLeaveThoseOfAnotherTheirRoom) {
+  Rig rig(small_slice());
+  rig.start_and_recover();
+  const auto kill_of = [&](uint32_t domain, uint64_t seed) {
+    BlockId block = test_block(seed);
+    block.domain = domain;
+    return rig.kill(block, 0, 0, 2).code();
+  };
+  for (uint64_t seed = 0; seed < 24; ++seed)
+    ASSERT_EQ(kill_of(2, 1000 + seed), Code::kOk) << seed;
+  EXPECT_EQ(kill_of(2, 1100), Code::kNoSpace);
+  EXPECT_EQ(kill_of(1, 1200), Code::kOk);
+  rig.power_cut();
+  rig.start_and_recover();
+  EXPECT_EQ(kill_of(2, 1100), Code::kNoSpace);
+  for (uint64_t seed = 0; seed < 23; ++seed)
+    ASSERT_EQ(kill_of(1, 1300 + seed), Code::kOk) << seed;
+  EXPECT_EQ(kill_of(1, 1400), Code::kNoSpace);
 }
 
 // New data turns the log over: segments full of records that are done with are emptied, too.

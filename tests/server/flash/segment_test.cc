@@ -245,13 +245,35 @@ TEST(SliceLog, RecordsAreCountedApartAndOneInEightPagesAtMost) {
   EXPECT_EQ(log.kill_pages_max(), 12u * 32 / 8);
   OpenSegment* open = log.take_kill();
   ASSERT_NE(open, nullptr);
-  EXPECT_EQ(log.place_kill(*open, 5).pages, 1u);
-  log.kill_add(open->segment, 5);
+  EXPECT_EQ(log.place_kill(*open, 1, 5).pages, 1u);
+  log.kill_add(open->segment, 1, 5);
   EXPECT_EQ(log.kill_pages(), 2u);
   EXPECT_EQ(log.live_pages(), 2u);
-  log.kill_drop(open->segment);
+  log.kill_drop(open->segment, 1);
   EXPECT_EQ(log.kill_pages(), 1u);
   EXPECT_EQ(log.live_pages(), 1u);
+}
+
+TEST(SliceLog, EachDomainHasItsShareOfTheRecords) {
+  Log log(tiny());
+  OpenSegment* open = log.take_kill();
+  ASSERT_NE(open, nullptr);
+  for (uint32_t i = 0; i < 24; ++i) {
+    EXPECT_FALSE(log.kills_full(2, 2)) << i;
+    log.kill_add(open->segment, 2, 5);
+  }
+  EXPECT_TRUE(log.kills_full(2, 2));
+  EXPECT_FALSE(log.kills_full(1, 2));
+  EXPECT_FALSE(log.kills_full(2, 1));  // the others are no more
+  log.kill_add(open->segment, 1, 5);
+  log.kill_drop(open->segment, 2);
+  EXPECT_FALSE(log.kills_full(2, 2));
+  EXPECT_EQ(log.kills_drop(open->segment), 24u);
+  EXPECT_EQ(log.kill_pages(), 0u);
+  EXPECT_EQ(log.live_pages(), 0u);
+  for (uint32_t i = 0; i < 48; ++i)
+    log.kill_add(open->segment + i % 2, 2, 5);
+  EXPECT_TRUE(log.kills_full(1, 2)) << "of when there was one domain";
 }
 
 // Goal: a segment full of records whose work is done is a victim, or they would stay for good.
@@ -267,7 +289,7 @@ TEST(SliceLog, RecordsThatAreNotNeededAnyMoreAreAGain) {
     OpenSegment* open = log.take_kill();
     ASSERT_NE(open, nullptr);
     records = open->segment;
-    log.place_kill(*open, 2);
+    log.place_kill(*open, 1, 2);
     log.append_ended(*open);
   }
   ASSERT_NE(records, old);
@@ -281,7 +303,7 @@ TEST(SliceLog, RecordsThatAreNotNeededAnyMoreAreAGain) {
   log.erased(old);
   EXPECT_EQ(log.gain(log.segment(records)), 30u);
   EXPECT_EQ(log.victim(), records);
-  log.kill_add(records, ~uint64_t{0});  // a target was away
+  log.kill_add(records, 1, ~uint64_t{0});  // a target was away
   EXPECT_EQ(log.gain(log.segment(records)), 0u);
 }
 
