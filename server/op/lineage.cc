@@ -1,6 +1,6 @@
-// The numbers of what was purged are given again after the walk, so some 65000 lineages that live
+// The numbers of what was purged are given again after the walk, so some 32000 lineages that live
 // are the limit: more than a node sees, and beyond that a purge drops more than it must, which a
-// cache may.
+// cache may. Each domain has a thousand of its own beside that, which no other can use up.
 #include "server/op/lineage.h"
 
 namespace varve {
@@ -11,6 +11,9 @@ constexpr size_t kNumbersMax = 65536;
 // walk goes on.
 constexpr size_t kNumbersKept = 1024;
 static_assert(kNumbersKept > 4 * flash::kDomainsMax);
+// Half of the others is the domains', each has the same; the rest is for whoever comes first.
+constexpr uint32_t kNumbersOwn = (kNumbersMax - kNumbersKept) / 2 / flash::kDomainsMax;
+constexpr uint32_t kNumbersShared = (kNumbersMax - kNumbersKept) / 2;
 }  // namespace
 
 Lineages::Lineages(uint32_t blocks_max, flash::Generations rows)
@@ -19,12 +22,15 @@ Lineages::Lineages(uint32_t blocks_max, flash::Generations rows)
   VARVE_ASSERT(rows_.size() <= flash::kGenerationsMax, rows_.size());
 }
 
-bool Lineages::number_left(uint64_t lineage) const {
-  const size_t used = dead_.size() - free_.size();
-  return lineage == kOther || used < kNumbersMax - kNumbersKept;
+bool Lineages::number_left(Key key) const {
+  if (key.second == kOther) return true;
+  if (dead_.size() - free_.size() >= kNumbersMax - kNumbersKept) return false;
+  const auto taken = taken_.find(key.first);
+  return taken == taken_.end() || taken->second < kNumbersOwn || shared_ < kNumbersShared;
 }
 
-uint16_t Lineages::take_number() {
+uint16_t Lineages::take_number(Key key) {
+  if (key.second != kOther && ++taken_[key.first] > kNumbersOwn) ++shared_;
   if (free_.empty()) {
     VARVE_ASSERT(dead_.size() < kNumbersMax, dead_.size());
     dead_.push_back(false);
@@ -40,11 +46,14 @@ uint16_t Lineages::take_number() {
 void Lineages::set(uint32_t block_slot, uint32_t domain, uint64_t lineage) {
   VARVE_ASSERT(block_slot < numbers_.size(), block_slot);
   auto known = current_.find({domain, lineage});
-  if (known == current_.end() && !number_left(lineage)) {
+  if (known == current_.end() && !number_left({domain, lineage})) {
     lineage = kOther;
     known = current_.find({domain, lineage});
   }
-  if (known == current_.end()) known = current_.emplace(Key{domain, lineage}, take_number()).first;
+  if (known == current_.end()) {
+    const Key key = {domain, lineage};
+    known = current_.emplace(key, take_number(key)).first;
+  }
   numbers_[block_slot] = known->second;
 }
 
@@ -84,6 +93,11 @@ void Lineages::walked() {
     if (dead_[number - 1]) free_.push_back(static_cast<uint16_t>(number - 1));
   }
   VARVE_ASSERT(free_.size() + current_.size() == dead_.size(), free_.size(), current_.size());
+  taken_.clear();
+  shared_ = 0;
+  for (const auto& [key, number] : current_) {
+    if (key.second != kOther && ++taken_[key.first] > kNumbersOwn) ++shared_;
+  }
 }
 
 }  // namespace varve

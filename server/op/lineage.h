@@ -41,8 +41,8 @@ class Lineages {
   // that is of. Each domain has its own, so that none ends what is another's.
   static constexpr uint64_t kOther = ~uint64_t{0};
   using Key = std::pair<uint32_t, uint64_t>;  // domain, lineage
-  bool number_left(uint64_t lineage) const;
-  uint16_t take_number();
+  bool number_left(Key key) const;
+  uint16_t take_number(Key key);
   void end(Key key);
 
   flash::Generations rows_;
@@ -51,6 +51,10 @@ class Lineages {
   std::vector<uint16_t> free_;       // of the dead ones, those no block has
   uint32_t walks_ = 0;               // purges whose walk has not ended
   std::map<Key, uint16_t> current_;  // the numbers of what lives
+  // By domain, the numbers it has, dead ones included until they may be given again; but for that
+  // of what has none.
+  std::map<uint32_t, uint32_t> taken_;
+  uint32_t shared_ = 0;  // of these: beyond what each domain has for itself
 };
 
 }  // namespace varve

@@ -122,18 +122,46 @@ TEST(Lineage, APurgeEndsNothingOfAnotherDomain) {
   EXPECT_TRUE(lineages.is_dead(1) && lineages.is_dead(2));
 }
 
-// Lineages of one domain can use up the numbers; what they make unknown of another is not theirs.
+// Lineages of one domain can use up its numbers; what has none of another is not theirs.
 TEST(Lineage, WhatHasNoNumberDiesWithItsOwnDomainOnly) {
   Lineages lineages(70000, {});
   for (uint32_t i = 0; i < 66000; ++i)
     lineages.set(i, 1, 1000 + i);
-  lineages.set(66000, 2, kOne);
+  for (uint32_t i = 66000; i < 68000; ++i)
+    lineages.set(i, 2, 1000 + i);
   lineages.purge(1, 1000, lineages.rows());
   EXPECT_TRUE(lineages.is_dead(65999));
-  EXPECT_FALSE(lineages.is_dead(66000));
+  EXPECT_FALSE(lineages.is_dead(67999));
   lineages.walked();
   lineages.purge(2, kTwo, lineages.rows());
-  EXPECT_TRUE(lineages.is_dead(66000));
+  EXPECT_TRUE(lineages.is_dead(67999));
+  EXPECT_FALSE(lineages.is_dead(66000));
+}
+
+// Goal: a domain that has a block of each of very many lineages, and purges them all meanwhile,
+// leaves the others as many numbers as are theirs: a purge of one of their lineages ends that one.
+TEST(Lineage, EachDomainHasNumbersThatNoOtherUsesUp) {
+  constexpr uint32_t kFull = 66000;
+  constexpr uint32_t kOwn = 1000;
+  Lineages lineages(kFull + 31 * kOwn, {});
+  const auto fill = [&] {
+    for (uint32_t i = 0; i < kFull; ++i)
+      lineages.set(i, 1, 1000 + i);
+  };
+  fill();
+  lineages.purge(1, 0, lineages.rows());  // its walk lasts
+  fill();
+  uint32_t slot = kFull;
+  for (uint32_t domain = 2; domain <= 32; ++domain) {
+    for (uint32_t i = 0; i < kOwn; ++i)
+      lineages.set(slot++, domain, 1000 + i);
+  }
+  lineages.walked();
+  fill();
+  lineages.purge(32, 1000, lineages.rows());
+  EXPECT_TRUE(lineages.is_dead(slot - kOwn));
+  for (uint32_t i = 1; i < kOwn; ++i)
+    ASSERT_FALSE(lineages.is_dead(slot - kOwn + i)) << i;
 }
 
 // What is kept for those without a number is not used up by lineages that come and go.
