@@ -22,7 +22,8 @@ constexpr uint32_t kDoomedReserve = 4096;
 
 }  // namespace
 
-Catalog::Catalog(OpContext& context) : context_(context) {
+Catalog::Catalog(OpContext& context)
+    : context_(context), killed_(0, BlockHash{context.options.hash_seed}) {
   attempts_.resize(context.index.blocks_max());
   recovered_bits_.resize((context.index.base_slots_max() + 63) / 64);
   doomed_.reserve(kDoomedReserve);

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <optional>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +28,15 @@
 namespace varve {
 
 struct OpContext;
+
+// For tables by block: clients choose ids as they like, and cannot aim them at one bucket.
+struct BlockHash {
+  uint64_t seed = 0;  // a secret of this process
+  size_t operator()(const BlockId& block) const {
+    static_assert(std::has_unique_object_representations_v<BlockId>);
+    return xxh3(seed, bytes_view(block));
+  }
+};
 
 class Catalog final : public Task {
  public:
@@ -135,11 +145,8 @@ class Catalog final : public Task {
   std::vector<Loss> losses_;  // of one turn
   // Of what recovery found, while it runs: the index has no room for attempts. By block slot.
   std::vector<Attempt> attempts_;
-  struct BaseHash {
-    size_t operator()(const BlockId& block) const { return block.base.prefix64(); }
-  };
-  std::unordered_map<BlockId, Attempt, BaseHash>
-      killed_;  // what must not be, while it runs; rank 0
+  // What must not be, while it runs; rank 0.
+  std::unordered_map<BlockId, Attempt, BlockHash> killed_;
   // Base slots that were recovered at this start; consulted until the grace is over.
   std::vector<uint64_t> recovered_bits_;
   Nanos grace_until_ns_ = 0;

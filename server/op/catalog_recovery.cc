@@ -170,7 +170,7 @@ void Catalog::recovery_done() {
   VARVE_ASSERT(!attempts_.empty());  // once
   attempts_ = std::vector<Attempt>();
   undecided_ = false;
-  killed_ = {};
+  killed_ = decltype(killed_)(0, killed_.hash_function());
   say_unknown();
   if (context_.options.scheme.width() > 1) {  // of one fragment there is no half
     losing_ = true;

@@ -50,6 +50,7 @@ struct OpOptions {
   uint32_t lease_ms_max = 60000;
   Nanos sibling_ns_max = 60 * kSecond;  // a run that lacks a rank for longer is dropped
   uint64_t epoch = 1;
+  uint64_t hash_seed = 0;  // see BlockHash
   // Those of the start: what recovery finds of others has no reader. One that comes later has
   // nothing to be found.
   flash::DomainIds domains;

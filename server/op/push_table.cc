@@ -37,8 +37,7 @@ PushTable::PushTable(OpContext& context)
 }
 
 uint32_t PushTable::bucket_of(const BlockId& block) const {
-  const uint64_t hash = block.base.prefix64() + block.rank * 0x9E3779B97F4A7C15ull +
-                        block.domain * 0xC2B2AE3D27D4EB4Full;
+  const size_t hash = BlockHash{context_.options.hash_seed}(block);
   return static_cast<uint32_t>(hash & (buckets_.size() - 1));
 }
 

@@ -41,10 +41,11 @@ class ShardImpl final : public Shard, public flash::FlashUser {
         buffer_index_(buffer_index),
         arena_(arena),
         tier_(arena_, options.tier),
+        hash_seed_(env.entropy.next64()),
         index_(IndexOptions{.blocks_max = options.blocks_max,
                             .scheme = options.scheme,
                             .slice_count = slices,
-                            .hash_seed = env.entropy.next64()}),
+                            .hash_seed = hash_seed_}),
         eviction_(make_leaf_first_lru(index_.base_slots_max(), targets * slices)),
         admission_(make_admit_all()),
         usage_(targets),
@@ -120,6 +121,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   int32_t buffer_index_;
   Arena arena_;
   DramTier tier_;
+  const uint64_t hash_seed_;  // a secret of this process
   Index index_;
   std::unique_ptr<EvictionPolicy> eviction_;
   std::unique_ptr<AdmissionPolicy> admission_;
@@ -152,6 +154,7 @@ OpOptions ShardImpl::op_options() const {
   o.lease_ms_max = options_.lease_ms_max;
   o.sibling_ns_max = Nanos{options_.sibling_ms_max} * kMillisecond;
   o.epoch = options_.epoch;
+  o.hash_seed = hash_seed_;
   o.domains = options_.domains;
   o.scheme = options_.scheme;
   o.repair_bytes_per_s = options_.repair_bytes_per_s;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/server/op/rig.h"
 
 namespace varve {
@@ -24,6 +26,33 @@ flash::FragmentInfo fragment(const Rig& rig, uint32_t n, uint32_t generation, ui
           .attempt = {.boot_generation = generation, .target = place.target, .counter = counter},
           .place = place,
           .block_bytes = 1000};
+}
+
+// Goal: ids that were chosen to meet in one bucket do not, in the table of attempts (of a power of
+// two buckets) or any other, unless the seed is known.
+TEST(Catalog, ChosenIdsSpreadOverTheBucketsOfEveryTable) {
+  constexpr uint32_t kIds = 1024, kBuckets = 2048;
+  static_assert(sizeof(BlockId) == 40);
+  std::set<size_t> buckets[2];
+  uint32_t same = 0;
+  for (uint32_t i = 0; i < kIds; ++i) {
+    BlockId block;  // of one first word
+    store(block.base.bytes, 24, i);
+    const size_t at[2] = {BlockHash{1}(block) % kBuckets, BlockHash{2}(block) % kBuckets};
+    for (size_t seed = 0; seed < 2; ++seed)
+      buckets[seed].insert(at[seed]);
+    if (at[0] == at[1]) ++same;
+  }
+  // By chance 1 - 1/e^0.5 of the buckets have one: 806.
+  EXPECT_GT(buckets[0].size(), 700u);
+  EXPECT_GT(buckets[1].size(), 700u);
+  EXPECT_LT(same, 20u);
+  BlockId block;
+  for (uint32_t domain = 1; domain <= kIds; ++domain) {
+    block.domain = domain;
+    buckets[0].insert(kBuckets + BlockHash{1}(block) % kBuckets);
+  }
+  EXPECT_GT(buckets[0].size(), 1400u);
 }
 
 // A target is told of in the order in which it was written: the first may be the one that had
