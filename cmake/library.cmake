@@ -48,4 +48,4 @@ install(FILES ${CMAKE_BINARY_DIR}/varve.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/p
 add_test(NAME e2e/install
          COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/install_test.py ${CMAKE_BINARY_DIR}
                  $<TARGET_FILE:varved> $<TARGET_FILE:varve_example_push_pull>)
-set_tests_properties(e2e/install PROPERTIES TIMEOUT 300)
+set_tests_properties(e2e/install PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})

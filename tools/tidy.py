@@ -92,6 +92,8 @@ EXCEPTIONS = [
     ("common/reactor/epoll_backend.cc", "a lock", "the fallback's bounded queue to its workers"),
     ("client/client.cc", "a lock", "the border where the caller's threads meet the reactor"),
     ("client/client.cc", "an atomic", "the border where the caller's threads meet the reactor"),
+    ("common/base/log.cc", "a lock", "a line is one thread's, and none is held across fork()"),
+    ("common/base/log.cc", "a header of system calls", "pthread_atfork, for that lock"),
     ("client/client.cc", "std::function", "set-up calls only, posted to the reactor's thread"),
     ("client/client.cc", "a thread", "the thread that the reactor runs on"),
     ("client/client.cc", "a file or socket call", "the one eventfd that the caller polls"),

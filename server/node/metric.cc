@@ -28,8 +28,8 @@ void collect_devices(const ShardThread& thread, MetricSnapshot& snapshot) {
   }
 }
 
-// A target whose file was taken away under it is failed like a drive that was pulled: what it still
-// serves would be gone at the next start, so its blocks are rebuilt on the others while they can be.
+// A target whose file was taken away under it is failed like a drive that was pulled: what it
+// still serves would be gone at the next start, so it is rebuilt on the others while it can be.
 void fail_what_is_gone(ShardThread& thread) {
   for (uint32_t t = 0; t < thread.devices.size(); ++t) {
     if (thread.devices[t]->failed()) continue;

@@ -131,10 +131,12 @@ class InstallTest(unittest.TestCase):
         c = self.readme("c", """#include <varve/varve_c.h>
             #define SECOND 1000000000ull
             void attention(uint32_t);
-            void shown(varve_client* client, varve_format format, varve_layout layout, varve_id* ids,
-                       uint32_t n, const uint32_t* from, const uint32_t* to, uint32_t layers);
-            void shown(varve_client* client, varve_format format, varve_layout layout, varve_id* ids,
-                       uint32_t n, const uint32_t* from, const uint32_t* to, uint32_t layers) {
+            void shown(varve_client* client, varve_format format, varve_layout layout,
+                       varve_id* ids, uint32_t n, const uint32_t* from, const uint32_t* to,
+                       uint32_t layers);
+            void shown(varve_client* client, varve_format format, varve_layout layout,
+                       varve_id* ids, uint32_t n, const uint32_t* from, const uint32_t* to,
+                       uint32_t layers) {
               varve_op op;
               varve_completion done = {.struct_size = sizeof done};
               uint8_t here[256];
