@@ -52,7 +52,7 @@ if(TARGET varved)
   foreach(name varved stale settings service monitor)
     add_test(NAME e2e/${name}
              COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/${name}_test.py $<TARGET_FILE:varved>)
-    set_tests_properties(e2e/${name} PROPERTIES TIMEOUT 300)
+    set_tests_properties(e2e/${name} PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
   endforeach()
 endif()
 
@@ -66,7 +66,7 @@ varve_room(tools/trace DEPS common/base)
 varve_tool(tools/kvbench NAME kvbench DEPS ${kCommon} client server/flash server/tier server/index
                                             server/policy server/op server/shard tools/trace)
 varve_embed(tools/kvbench declaration.schema.json varve::kvbench kDeclarationSchema)
-varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client tools/trace)
+varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client tools/trace tools/kvbench)
 varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
 varve_tool(tools/kvctl NAME kvctl DEPS ${kCommon} server/config server/host client
            LIBS varve_proto_control)
@@ -74,13 +74,13 @@ if(TARGET varved AND TARGET kvbench)
   add_test(NAME e2e/kvbench
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/kvbench_test.py $<TARGET_FILE:kvbench>
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(e2e/kvbench PROPERTIES TIMEOUT 600)
+  set_tests_properties(e2e/kvbench PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 if(TARGET varved AND TARGET varve_demo)
   add_test(NAME e2e/drain
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/drain_test.py $<TARGET_FILE:varved>
                    $<TARGET_FILE:varve_demo>)
-  set_tests_properties(e2e/drain PROPERTIES TIMEOUT 300)
+  set_tests_properties(e2e/drain PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 
 # Clients and the varved of this build.
@@ -96,7 +96,7 @@ varve_program(varve_sim tests/sim DEPS ${kCommon} server/config server/flash ser
 if(TARGET varve_sim)
   add_test(NAME sim COMMAND varve_sim --once --seeds 20 --start 1
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(sim PROPERTIES TIMEOUT 600)
+  set_tests_properties(sim PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 varve_mutants(varve_sim tests/sim)
 
@@ -111,5 +111,5 @@ varve_fuzz(session DEPS ${kCommon} server/config server/flash server/op server/s
            DOUBLES)
 
 varve_python_test(tools/tidy tests/tools/tidy/tidy_test.py)
-varve_python_test(tools/demo_verdict tests/tools/demo/verdict_test.py)
+varve_python_test(tools/demo_screen tests/tools/demo/screen_test.py)
 varve_python_test(vectors tests/vectors/check_vectors.py)

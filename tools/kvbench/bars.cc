@@ -14,6 +14,7 @@
 #include "tools/kvbench/ec_bars.h"
 #include "tools/kvbench/index_bars.h"
 #include "tools/kvbench/layout_bar.h"
+#include "tools/kvbench/match_bars.h"
 #include "tools/kvbench/process.h"
 #include "tools/kvbench/pull_bars.h"
 #include "tools/kvbench/recovery_bar.h"
@@ -24,8 +25,11 @@ namespace varve::kvbench {
 namespace {
 
 const std::vector<std::string> kBars = {"tcp_dram_pull",
+                                        "server_cpu",
+                                        "first_layer",
                                         "flash_pull",
                                         "match",
+                                        "match_wire",
                                         "recovery",
                                         "ec_encode_4+2",
                                         "index_bytes_per_fragment",
@@ -41,7 +45,11 @@ const std::vector<std::string> kBars = {"tcp_dram_pull",
                                         "ec_layout"};
 const std::string kCodingGroup = "ec";  // every bar whose name begins with it and "_"
 
-using Degraded = std::map<std::string, std::optional<DegradedBars>>;  // by scheme
+// Bars that are one measurement, once it was made.
+struct Measured {
+  std::optional<DramPullBars> dram_pull;
+  std::map<std::string, std::optional<DegradedBars>> degraded;  // by scheme
+};
 
 // What the bars that need a daemon of a scheme have in common.
 template <class BarOptions>
@@ -86,22 +94,35 @@ PullBarOptions pull_options(const BarsOptions& options, const std::string& folde
   return pull;
 }
 
-// The coding bars that a daemon serves. Two of a scheme are one measurement, kept in `degraded`.
+MatchBarOptions match_options(const BarsOptions& options, const std::string& folder) {
+  MatchBarOptions match;
+  match.varved = varved_path();
+  match.folder = folder;
+  if (options.quick) {
+    match.prefixes = 4;
+    match.matches = 200;
+    match.rounds = 3;
+  }
+  if (options.rounds > 0) match.rounds = options.rounds;
+  return match;
+}
+
+// The coding bars that a daemon serves. Two of a scheme are one measurement, kept in `measured`.
 Bar run_coded_bar(const std::string& name, const BarsOptions& options, const std::string& folder,
-                  Degraded& degraded) {
+                  Measured& measured) {
   if (name == "ec_stuck_first") return ec_stuck_first_bar(degraded_options(options, folder));
   if (name == "ec_layout") return ec_layout_bar(layout_options(options, folder));
   const auto store = coded_options<StoreBarOptions>(options, folder, 16);
   if (name == "ec_flash_bytes") return ec_flash_bytes_bar(store);
   if (name == "ec_push_2+1") return ec_push_bar(store);
   const auto scheme = name.ends_with("_4+2") ? Scheme{4, 2} : Scheme{2, 1};
-  auto& bars = degraded[scheme.text()];
+  auto& bars = measured.degraded[scheme.text()];
   if (!bars) bars = ec_degraded_bars(degraded_options(options, folder), scheme);
   return name.starts_with("ec_degraded_whole") ? bars->whole : bars->first;
 }
 
 // Runs one bar by name in an empty folder of its own.
-Bar run_bar(const std::string& name, const BarsOptions& options, Degraded& degraded) {
+Bar run_bar(const std::string& name, const BarsOptions& options, Measured& measured) {
   const std::string folder = options.folder + "/" + name;
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
@@ -118,7 +139,14 @@ Bar run_bar(const std::string& name, const BarsOptions& options, Degraded& degra
     ec.rounds = 3;
   }
   if (options.rounds > 0) index.rounds = recovery.rounds = ec.rounds = options.rounds;
-  if (name == "tcp_dram_pull") bar = tcp_dram_pull_bar(pull_options(options, folder));
+  if (name == "tcp_dram_pull" || name == "server_cpu" || name == "first_layer") {
+    auto& bars = measured.dram_pull;
+    if (!bars) bars = dram_pull_bars(pull_options(options, folder));
+    bar = name == "tcp_dram_pull" ? bars->pull
+          : name == "server_cpu"  ? bars->server_cpu
+                                  : bars->first_layer;
+  }
+  if (name == "match_wire") bar = match_wire_bar(match_options(options, folder));
   if (name == "flash_pull") bar = flash_pull_bar(pull_options(options, folder));
   if (name == "match") bar = match_bar(index);
   if (name == "index_bytes_per_fragment") bar = index_bytes_bar(index);
@@ -126,7 +154,7 @@ Bar run_bar(const std::string& name, const BarsOptions& options, Degraded& degra
   if (name == "ec_encode_4+2") bar = ec_encode_bar(ec);
   if (name == "ec_fused_4+2") bar = ec_fused_bar(ec);
   if (name == "ec_decode_4+2") bar = ec_decode_bar(ec);
-  if (bar.name.empty()) bar = run_coded_bar(name, options, folder, degraded);
+  if (bar.name.empty()) bar = run_coded_bar(name, options, folder, measured);
   std::filesystem::remove_all(folder);
   return bar;
 }
@@ -162,10 +190,10 @@ int run_bars(BarsOptions options) {
     std::cout << "declare " << key << " " << value << "\n";
   std::cout << std::endl;
   std::vector<Bar> bars;
-  Degraded degraded;
+  Measured measured;
   bool refused = false;
   for (const std::string& name : options.only) {
-    bars.push_back(run_bar(name, options, degraded));
+    bars.push_back(run_bar(name, options, measured));
     std::cout << bars.back().details() << bars.back().line() << std::endl;
     refused = refused || !bars.back().has_value();
   }

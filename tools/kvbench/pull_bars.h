@@ -20,7 +20,13 @@ struct PullBarOptions {
   uint64_t flash_dram_bytes = 384 * kMiB;  // of the flash bar's daemon: little stays in DRAM
 };
 
-Bar tcp_dram_pull_bar(const PullBarOptions& options);
+// One measurement, three bars.
+struct DramPullBars {
+  Bar pull;         // tcp_dram_pull: raw time / pull time
+  Bar server_cpu;   // of varved a byte, over that of the raw sender
+  Bar first_layer;  // its share of the pull, over 1.5 / layers and the share of one extent
+};
+DramPullBars dram_pull_bars(const PullBarOptions& options);
 Bar flash_pull_bar(const PullBarOptions& options);
 
 }  // namespace varve::kvbench

@@ -15,7 +15,7 @@ namespace varve::kvbench {
 
 namespace {
 
-constexpr double kTarget = 2e6;
+constexpr double kTarget = 5e6;
 constexpr uint64_t kFragmentBytes = 64 * kKiB;
 constexpr uint64_t kArenaBytes = 64 * kMiB;
 constexpr std::byte kNode[16] = {std::byte{0xBE}, std::byte{0x4C}};

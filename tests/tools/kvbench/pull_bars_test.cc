@@ -15,10 +15,11 @@ PullBarOptions without_daemon() {
   return options;
 }
 
-TEST(PullBars, WithoutADaemonTheDramBarIsRefused) {
-  const Bar bar = tcp_dram_pull_bar(without_daemon());
-  EXPECT_FALSE(bar.has_value());
-  EXPECT_EQ(bar.line().find("refused tcp_dram_pull "), 0u) << bar.line();
+TEST(PullBars, WithoutADaemonTheDramBarsAreRefused) {
+  const DramPullBars bars = dram_pull_bars(without_daemon());
+  EXPECT_EQ(bars.pull.line().find("refused tcp_dram_pull "), 0u) << bars.pull.line();
+  EXPECT_EQ(bars.server_cpu.line().find("refused server_cpu "), 0u) << bars.server_cpu.line();
+  EXPECT_EQ(bars.first_layer.line().find("refused first_layer "), 0u) << bars.first_layer.line();
 }
 
 TEST(PullBars, WithoutADaemonTheFlashBarIsRefused) {
