@@ -101,7 +101,8 @@ void say_ready(const Node& node) {
                            std::to_string(c.targets) + " targets, " + std::to_string(c.shards) +
                            " shards, " + bytes_text(c.dram_bytes) + " DRAM, io " +
                            node.threads[kSessionShard]->io->name() + ", control " +
-                           (node.control == nullptr ? "none" : node.control->address());
+                           (node.control == nullptr ? "none" : node.control->address()) +
+                           ", http " + (node.monitor == nullptr ? "none" : node.monitor->address());
   std::printf("varved ready: %s\n", text.c_str());
   std::fflush(stdout);
   tell("READY=1\nSTATUS=" + text);

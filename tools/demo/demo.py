@@ -1,290 +1,214 @@
 #!/usr/bin/env python3
-"""The demo: one varved, a prefill and a decode process, a real trace, a kill -9 in the middle.
+"""The demo: one varved, a prefill and a decode process, a real trace, and what may go wrong.
 
-    tools/demo/demo.py --bin build/release/bin [--requests 120] [--trace FILE] [--json FILE]
+    tools/demo/demo.py --bin build/release/bin [--requests 100] [--json FILE] [--stay]
 
-It starts varved with its embedded defaults (four file-backed targets in a fresh folder), replays
-requests (prefill matches, pulls what hits and pushes what is new; decode then pulls the whole
-prompt), kills the daemon half-way, starts it again, replays what was acknowledged before, and
-prints one screen. Exit 0 only when no byte was wrong and nothing that was acknowledged was lost.
+It starts varved with four file-backed targets, 2+1, in a fresh folder and replays requests:
+prefill matches, pulls what hits and pushes what is new; decode then pulls the whole prompt, or
+follows it while it is still being pushed. Meanwhile a target is destroyed, and its blocks are
+rebuilt on the three that are left; the daemon is killed in the middle of a push, and once more at
+the end, when everything that was acknowledged is asked for again. One screen says what it was like,
+and what each fault cost. Exit 0 only when no byte was wrong, nothing was lost and no fault cost a
+hit.
 """
 
 import argparse
 import json
 import os
-import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
-TRACE = os.path.join("..", "shared", "data", "traces", "mooncake_conversation.jsonl")
-READY_SECONDS_MAX = 120
-REQUEST_SECONDS_MAX = 120
+from play import NUMBERS_SECONDS, Ceiling, Daemon, Failure, Worker, progress, progress_end
+from screen import faults_of, report, screen_of
+
+TRACE = os.path.join("..", "shared", "data", "traces", "agent")
+FOLLOW_EVERY = 4        # every so-manyth push is followed while it is under way
+CEILING_EVERY = 5       # after every so-manyth request the ceiling is measured once
+KNOWN_MAX = 25          # requests that are asked for again around a fault
+KILL_AFTER_SECONDS = 0.02
+NOTICED_SECONDS_MAX = 10
+REBUILT_SECONDS_MAX = 60
+TARGET = 1              # the one that is destroyed
 
 
-class Failure(Exception):
-    """The demo cannot go on; the text says why and what to do."""
+def follow(number, prefill, decode):
+    """Request `number` is pushed, and decode follows as soon as it may; both reports."""
+    prefill.send(str(number))
+    followed = None
+    while True:
+        row = prefill.read()
+        if "granted" not in row:
+            return row, followed and decode.read()
+        if followed is None:  # the blocks of the first grant; the rest is pulled later
+            followed = True
+            decode.send(f"follow {number} {row['granted']}")
 
 
-class Daemon:
-    """varved as a child process, started, killed and started again on the same folder and port."""
+class Play:
+    """What is done, in its order; `rows` keeps what every worker said, by phase and role."""
 
-    def __init__(self, binary, folder):
-        self.binary, self.folder = binary, folder
-        self.address, self.process, self.ready_line = None, None, ""
-        self.evicted_before = 0.0  # in the lives that a kill ended
-        self.log = open(os.path.join(folder, "varved.log"), "ab")
+    def __init__(self, options, daemon, prefill, decode, ceiling):
+        self.options, self.daemon = options, daemon
+        self.prefill, self.decode, self.ceiling = prefill, decode, ceiling
+        self.rows = {"prefill": [], "decode": [], "followed": [], "ceiling": []}
+        self.fault = {}
+        self.done = 0
 
-    def last_line(self):
-        """What varved said last: why it ended, when it did."""
-        with open(self.log.name, encoding="utf-8", errors="replace") as file:
-            lines = file.read().strip().split("\n")
-        return lines[-1] or "(its log is empty)"
+    def request(self, number, while_pushing=None):
+        """One request of the load. `while_pushing` is called in the middle of its push."""
+        if while_pushing:
+            self.prefill.send(str(number))
+            time.sleep(KILL_AFTER_SECONDS)
+            while_pushing()
+            row = self.prefill.read_last()
+        elif number % FOLLOW_EVERY == 0:
+            row, followed = follow(number, self.prefill, self.decode)
+            if followed:
+                self.rows["followed"].append({**followed, "computed_at_ns": row["computed_at_ns"],
+                                              "pushed_at_ns": row["done_at_ns"]})
+        else:
+            row = self.prefill.play(str(number))
+        self.rows["prefill"].append(row)
+        self.rows["decode"].append(self.decode.play(str(number)))
+        if number % CEILING_EVERY == 0:
+            self.rows["ceiling"].append(self.ceiling.round())
+        self.done = number + 1
+        wrong = sum(r["wrong_blocks"] for r in self.rows["prefill"] + self.rows["decode"])
+        progress(self.done, self.options.requests, f"requests, {wrong} wrong blocks")
 
-    def start(self):
-        command = [self.binary, "--data", os.path.join(self.folder, "data"),
-                   "--listen", self.address or "127.0.0.1:0", "--http", "none",
-                   "--control", "none"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log)
-        started = time.monotonic()
-        while True:
-            wait = READY_SECONDS_MAX - (time.monotonic() - started)
-            if wait <= 0 or not select.select([self.process.stdout], [], [], wait)[0]:
-                raise Failure("varved did not get ready; its log: " + self.log.name)
-            line = self.process.stdout.readline().decode()
-            if not line:
-                raise Failure(f"varved ended (exit {self.process.wait()}): {self.last_line()}\n"
-                              f"  its log: {self.log.name}")
-            if line.startswith("varved ready"):
-                break
-        self.ready_line = line.strip()
-        self.address = line.split("listening on ")[1].split(",")[0].strip()
-        return time.monotonic() - started
+    def load(self, end, while_pushing=None):
+        for number in range(self.done, end):
+            self.request(number, while_pushing)
+            while_pushing = None
+
+    def again(self, requests, text):
+        """Decode asks for requests that were acknowledged before: all of it has to be there."""
+        rows = []
+        for done, number in enumerate(requests):
+            rows.append(self.decode.play(str(number)))
+            progress(done + 1, len(requests), text)
+        progress_end()
+        return rows
 
     def kill(self):
-        self.evicted_before += self.metric("varve_evicted_blocks_total") or 0
-        self.process.kill()
-        self.process.wait()
+        self.daemon.kill()
+        return self.daemon.start()
 
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return None
+    def kill_under_load(self):
+        seconds = []
+        self.load(self.done + 1, lambda: seconds.append(self.kill()))
+        self.fault["kill"] = {"seconds": seconds[0], "request": self.done - 1}
 
-    def metric(self, name):
-        """Sum over the labels of one metric in the file that varved keeps; None without it."""
-        try:
-            with open(os.path.join(self.folder, "data", "metrics.prom"), encoding="utf-8") as file:
-                rows = [r.split() for r in file if r.startswith(name) and r[len(name)] in " {"]
-        except OSError:
-            return None
-        return sum(float(r[-1]) for r in rows)
+    def destroy_target(self):
+        """A target goes while a request is being pushed. The same requests before and after."""
+        known = range(max(0, self.done - KNOWN_MAX), self.done)
+        before = self.again(known, "known requests, all targets there")
+        broken = []
 
+        def destroy():
+            self.daemon.destroy(TARGET)
+            broken.append(time.monotonic())
 
-class Worker:
-    """One varve_demo process: a request number in, a JSON line out."""
+        self.load(self.done + 1, destroy)
+        while not self.daemon.failed(TARGET):
+            if time.monotonic() - broken[0] > NOTICED_SECONDS_MAX:
+                raise Failure(f"target {TARGET} was deleted and varved did not notice")
+            time.sleep(0.1)
+        noticed = time.monotonic() - broken[0]
+        after = self.again(known, f"again, without target {TARGET}")
+        while not self.daemon.rebuilt():
+            left = self.daemon.metric("varve_index_thin_blocks")
+            progress(0, 1, f"{left:.0f} blocks to rebuild on the others")
+            if time.monotonic() - broken[0] > REBUILT_SECONDS_MAX:
+                raise Failure(f"not rebuilt within {REBUILT_SECONDS_MAX} s; {left:.0f} blocks left")
+            time.sleep(0.2)
+        progress_end()
+        self.fault["target"] = {
+            "target": TARGET, "request": self.done - 1, "before": before, "after": after,
+            "noticed_seconds": noticed,
+            "rebuilt_seconds": time.monotonic() - broken[0],
+            "rebuilt_blocks": self.daemon.metric("varve_repair_blocks_total", 'outcome="done"'),
+            "rebuilt_bytes": self.daemon.metric("varve_repair_bytes_total", 'outcome="done"')}
 
-    def __init__(self, binary, role, address, options):
-        command = [binary, "--role", role, "--address", address,
-                   "--requests", str(options.requests)]
-        if options.trace:
-            command += ["--trace", options.trace]
-        self.role = role
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.about = self.read(READY_SECONDS_MAX)
+    def kill_at_the_end(self):
+        time.sleep(NUMBERS_SECONDS)  # what was evicted is counted
+        seconds = self.kill()
+        rows = self.again(range(self.options.requests), "all of it again, after kill -9")
+        self.fault["last_kill"] = {"seconds": seconds, "rows": rows}
 
-    def read(self, seconds):
-        if not select.select([self.process.stdout], [], [], seconds)[0]:
-            raise Failure(f"the {self.role} worker did not answer in {seconds} s")
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failure(f"the {self.role} worker ended (exit {self.process.wait()})")
-        return json.loads(line)
-
-    def send(self, number):
-        self.process.stdin.write(f"{number}\n".encode())
-        self.process.stdin.flush()
-
-    def play(self, number):
-        self.send(number)
-        return self.read(REQUEST_SECONDS_MAX)
-
-    def close(self):
-        self.process.stdin.close()
-        try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+    def run(self):
+        requests = self.options.requests
+        self.load(requests * 4 // 10)
+        self.kill_under_load()
+        self.load(requests * 6 // 10)
+        progress_end()
+        self.destroy_target()
+        self.load(requests)
+        progress_end()
+        self.kill_at_the_end()
 
 
-def quantile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
-
-
-def milliseconds(values, share):
-    return f"{quantile(values, share) / 1e6:8.2f}"
-
-
-def total(rows, key):
-    return sum(r[key] for r in rows)
-
-
-def progress(done, of, text):
-    if sys.stdout.isatty():
-        print(f"\r  [{'#' * (30 * done // of):<30}] {done}/{of} {text:<40}", end="", flush=True)
-    elif done == of or done % 20 == 0:
-        print(f"  {done}/{of} {text}", flush=True)
-
-
-def replay(options, daemon, prefill, decode):
-    """The first pass: prefill then decode per request; the daemon is killed half-way."""
-    rows, restart, half = {"prefill": [], "decode": []}, {}, options.requests // 2
-    for number in range(options.requests):
-        prefill.send(number)
-        if number == half:
-            time.sleep(0.02)  # in the middle of that request's push
-            daemon.kill()
-            restart["seconds"] = daemon.start()
-        rows["prefill"].append(prefill.read(REQUEST_SECONDS_MAX))
-        rows["decode"].append(decode.play(number))
-        wrong = total(rows["prefill"], "wrong_blocks") + total(rows["decode"], "wrong_blocks")
-        note = "killed and restarted" if number == half else ""
-        progress(number + 1, options.requests, f"wrong blocks {wrong} {note}")
-    if sys.stdout.isatty():
-        print()
-    return rows, restart
-
-
-def replay_old(options, daemon, decode):
-    """After a last kill -9: everything that was acknowledged before is asked for again."""
-    time.sleep(1.5)  # the metrics file is written every second: what was evicted is counted
-    daemon.kill()
-    seconds = daemon.start()
-    rows = []
-    for number in range(options.requests):
-        rows.append(decode.play(number))
-        progress(number + 1, options.requests, "again, after kill -9")
-    if sys.stdout.isatty():
-        print()
-    return rows, seconds
-
-
-def report(options, about, rows, restart, again, again_seconds, daemon):
-    prefill, decode = rows["prefill"], rows["decode"]
-    blocks, hits = total(prefill, "blocks"), total(prefill, "hit_blocks")
-    pulled_bytes = sum(total(r, "pulled_bytes") for r in (prefill, decode, again))
-    pulls = [r for r in prefill + decode + again if r["pulled_bytes"] > 0]
-    wrong = sum(total(r, "wrong_blocks") for r in (prefill, decode, again))
-    pull_seconds = total(pulls, "pull_ns") / 1e9
-    push_seconds = total(prefill, "push_ns") / 1e9
-    lost = total(again, "blocks") - total(again, "pulled_blocks")
-    evicted = daemon.evicted_before + (daemon.metric("varve_evicted_blocks_total") or 0)
-    retried = [r for r in prefill + decode if r["retries"] > 0]
-    firsts, lasts = [r["first_layer_ns"] for r in pulls], [r["pull_ns"] for r in pulls]
-    possible = about["hits_possible"] / max(1, about["blocks"])
-    result = {
-        "trace": about["source"], "requests": options.requests, "blocks": blocks,
-        "hit_rate": hits / max(1, blocks), "hit_rate_possible": possible,
-        "decode_hit_rate": total(decode, "hit_blocks") / max(1, total(decode, "blocks")),
-        "pushed_bytes": total(prefill, "pushed_bytes"), "pulled_bytes": pulled_bytes,
-        "pull_gb_per_s": pulled_bytes / 1e9 / max(1e-9, pull_seconds),
-        "push_gb_per_s": total(prefill, "pushed_bytes") / 1e9 / max(1e-9, push_seconds),
-        "wrong_blocks": wrong, "lost_blocks": lost, "evicted_blocks": evicted,
-        "requests_retried": len(retried), "restart_seconds": restart["seconds"],
-        "restart_again_seconds": again_seconds,
-    }
-    line = "-" * 78
-    print(line)
-    rows = [
-        ("trace", about["source"]),
-        ("daemon", daemon.ready_line[:58]),
-        ("requests", f"{options.requests}, {blocks} blocks; prefill hit {result['hit_rate']:.1%}"
-                     f" (possible {possible:.1%})"),
-        ("decode", f"hit {result['decode_hit_rate']:.1%} of {total(decode, 'blocks')} blocks"
-                   " that prefill had pushed"),
-        ("pushed", f"{result['pushed_bytes'] / 1e9:.2f} GB durable,"
-                   f" {result['push_gb_per_s']:.2f} GB/s incl. making the bytes"),
-        ("pulled", f"{pulled_bytes / 1e9:.2f} GB, {result['pull_gb_per_s']:.2f} GB/s;"
-                   f" every byte compared, {wrong} blocks wrong"),
-        ("first layer", f"p50 {milliseconds(firsts, .5)} ms   p99 {milliseconds(firsts, .99)} ms"),
-        ("last layer", f"p50 {milliseconds(lasts, .5)} ms   p99 {milliseconds(lasts, .99)} ms"),
-        ("kill -9 no. 1", f"in the middle of a push; serving again after"
-                          f" {result['restart_seconds']:.2f} s;"
-                          f" {len(retried)} requests tried again"),
-        ("kill -9 no. 2", f"serving again after {again_seconds:.2f} s;"
-                          f" {total(again, 'pulled_blocks')} of {total(again, 'blocks')} blocks"
-                          f" hit again, {lost} lost ({evicted:.0f} evicted)"),
-    ]
-    for name, text in rows:
-        print(f"  {name:<16} {text}")
-    print(line)
+def play(options, daemon, workers):
+    binary = lambda name: os.path.join(options.bin, name)
+    daemon.start()
+    print(f"  {daemon.ready_line}")
+    print(f"  watch it: curl {daemon.metrics_url}")
+    for role in ("prefill", "decode"):
+        workers.append(Worker(binary("varve_demo"), role, daemon, options))
+    about = workers[0].about
+    options.requests = min(options.requests, about["requests"])
+    workers.append(Ceiling(binary("varve_demo"), about, daemon))
+    it = Play(options, daemon, *workers)
+    it.run()
+    result = report(options, about, it.rows, it.fault, daemon)
+    for worker in workers:
+        worker.close()
+    if options.stay:
+        stay(daemon)
+    result["drain_exit"] = daemon.stop()
     return result
 
 
-def verdict(result):
-    """What is not as it must be, one text each. Nothing excuses a loss but its own eviction."""
-    faults = []
-    if result["wrong_blocks"] > 0:
-        faults.append(f"{result['wrong_blocks']} blocks were wrong")
-    if result["lost_blocks"] > result["evicted_blocks"]:
-        faults.append(f"{result['lost_blocks']} blocks were lost and only"
-                      f" {result['evicted_blocks']:.0f} were evicted")
-    if result["decode_hit_rate"] == 0:
-        faults.append("nothing that prefill pushed was ever hit")
-    if result["drain_exit"] != 0:
-        faults.append(f"varved did not drain (exit {result['drain_exit']})")
-    return faults
+def stay(daemon):
+    print(f"  it goes on: {daemon.metrics_url}, data plane {daemon.address}; Ctrl-C ends it",
+          flush=True)
+    try:
+        daemon.process.wait()
+    except KeyboardInterrupt:
+        pass
 
 
 def run(options):
-    binary = lambda name: os.path.join(options.bin, name)
     folder = options.data or tempfile.mkdtemp(prefix="varve-demo-")
     os.makedirs(folder, exist_ok=True)
-    daemon, workers = Daemon(binary("varved"), folder), []
+    daemon, workers = Daemon(os.path.join(options.bin, "varved"), folder), []
     keep = bool(options.data)
+    began = time.monotonic()
     try:
-        daemon.start()
-        print("  " + daemon.ready_line)
-        for role in ("prefill", "decode"):
-            workers.append(Worker(binary("varve_demo"), role, daemon.address, options))
-        about = workers[0].about
-        options.requests = min(options.requests, about["requests"])
-        rows, restart = replay(options, daemon, *workers)
-        again, seconds = replay_old(options, daemon, workers[1])
-        time.sleep(1.5)  # the metrics file is written every second
-        result = report(options, about, rows, restart, again, seconds, daemon)
-        for worker in workers:
-            worker.close()
-        result["drain_exit"] = daemon.stop()
+        result = play(options, daemon, workers)
+        result["seconds"] = time.monotonic() - began
+        faults = result["faults"] = faults_of(result)
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
                 json.dump(result, file, indent=1)
-        faults = verdict(result)
-        good = not faults
-        print("  good: nothing wrong, nothing lost" if good
+        print(screen_of(result))
+        print("  good: nothing wrong, nothing lost, no fault cost a hit" if not faults
               else f"  NOT GOOD: {'; '.join(faults)}; see {daemon.log.name}")
-        keep = bool(options.data) or not good
-        return 0 if good else 1
+        keep = bool(options.data) or bool(faults)
+        return 1 if faults else 0
     except Failure as failure:
         keep = True
         if daemon.process and daemon.process.poll() is not None:
             raise Failure(f"{failure}\n  varved had ended (exit {daemon.process.returncode});"
                           f" its last line: {daemon.last_line()}") from failure
-        raise
+        raise Failure(f"{failure}\n  its folder: {folder}") from failure
     finally:
         for worker in workers:
-            if worker.process.poll() is None:
-                worker.process.kill()
-        if daemon.process and daemon.process.poll() is None:
-            daemon.kill()
+            worker.end()
+        daemon.end()
         if not keep:  # also when it is interrupted: four targets are gigabytes
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -298,13 +222,16 @@ def main():
     parser.add_argument("--bin", required=True, help="folder of varved and varve_demo")
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--trace", default=TRACE if os.path.exists(TRACE) else None,
-                        help="JSON lines; default: the published trace, else the generator")
+                        help="a file of JSON lines, or a folder of agent sessions; default: the"
+                             " published sessions, else the generator")
     parser.add_argument("--data", help="folder of the targets; default: a temporary one, removed"
                                        " when all is good")
     parser.add_argument("--json", help="write the results here too")
+    parser.add_argument("--stay", action="store_true",
+                        help="varved goes on after the end, to be looked at, until Ctrl-C")
     options = parser.parse_args()
-    if options.requests < 2:
-        parser.error("--requests is at least 2")
+    if options.requests < 10:
+        parser.error("--requests is at least 10")
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)
     try:

@@ -78,6 +78,13 @@ bool Worker::check_layer(uint32_t slot, uint32_t layer) const {
   return difference == 0;
 }
 
+bool Worker::check_block(uint32_t slot) const {
+  bool right = true;
+  for (uint32_t l = 0; l < options_.layers; ++l)
+    right = right && check_layer(slot, l);
+  return right;
+}
+
 Status Worker::make_ids(const TraceRequest& request) {
   const size_t blocks = std::min<size_t>(request.ids.size(), options_.blocks_max);
   content_.assign(request.ids.begin(), request.ids.begin() + static_cast<ptrdiff_t>(blocks));
@@ -92,12 +99,12 @@ Status Worker::make_ids(const TraceRequest& request) {
   return Status();
 }
 
-RequestReport Worker::play(const TraceRequest& request) {
+RequestReport Worker::play(const TraceRequest& request, const OnGranted& on_granted) {
   RequestReport report;
   for (uint32_t attempt = 0;; ++attempt) {
     report.retries = attempt;
     Status status = make_ids(request);
-    if (status.ok()) status = try_once(report);
+    if (status.ok()) status = try_once(report, on_granted);
     if (status.ok()) return report;
     report.error = std::string(code_name(status.code())) + ": " + status.what();
     if (attempt == options_.retries_max) return report;
@@ -105,6 +112,48 @@ RequestReport Worker::play(const TraceRequest& request) {
     if (!client_->wait_ready(kSecond / 2).ok()) continue;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+}
+
+RequestReport Worker::follow(const TraceRequest& request, const std::vector<FollowTag>& tags) {
+  RequestReport report;
+  Status status = make_ids(request);
+  if (status.ok()) status = try_follow(tags, report);
+  if (!status.ok()) report.error = std::string(code_name(status.code())) + ": " + status.what();
+  return report;
+}
+
+// A follow that fails is not tried again: once its push has ended, its blocks are found by a match.
+Status Worker::try_follow(const std::vector<FollowTag>& tags, RequestReport& report) {
+  FollowRequest request;
+  request.format = format_;
+  request.layout = &layout_;
+  request.deadline_ns = kOpDeadline;
+  for (const FollowTag& tag : tags) {
+    const auto at = std::find(ids_.begin(), ids_.end(), tag.id);
+    if (at == ids_.end()) return Status::invalid("demo: a tag of another request");
+    request.blocks.push_back(tag);
+    request.slots.push_back(static_cast<uint32_t>(at - ids_.begin()));
+  }
+  const std::vector<uint32_t> slots = request.slots;
+  report.blocks = static_cast<uint32_t>(tags.size());
+  const Nanos started = now_ns();
+  VARVE_TRY(const OpId op, client_->follow(std::move(request)));
+  VARVE_TRY(const Event followed, client_->wait(op, 2 * kOpDeadline));
+  report.done_at_ns = now_ns();
+  report.pull_ns = report.done_at_ns - started;
+  report.first_layer_ns = followed.first_layer_ns;
+  if (followed.first_layer_ns > 0) report.first_layer_at_ns = started + followed.first_layer_ns;
+  report.pulled_bytes = followed.bytes;
+  VARVE_RETURN_IF_ERROR(followed.status);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (followed.codes[i] != Code::kOk) {
+      ++report.failed_blocks;
+      continue;
+    }
+    ++report.pulled_blocks;
+    if (!check_block(slots[i])) ++report.wrong_blocks;
+  }
+  return Status();
 }
 
 // A daemon serves while it recovers, and then a match may be short: an engine would recompute, we
@@ -126,7 +175,7 @@ Result<Event> Worker::match_recovered() {
   }
 }
 
-Status Worker::try_once(RequestReport& report) {
+Status Worker::try_once(RequestReport& report, const OnGranted& on_granted) {
   const RequestReport before = report;
   report = RequestReport();
   report.retries = before.retries;
@@ -140,7 +189,9 @@ Status Worker::try_once(RequestReport& report) {
     have = report.pulled_blocks;
   }
   client_->release(matched.lease);
-  if (options_.role == Role::kPrefill && have < ids_.size()) return push(have, report);
+  if (options_.role == Role::kPrefill && have < ids_.size()) {
+    return push(have, report, on_granted);
+  }
   return Status();
 }
 
@@ -169,16 +220,32 @@ Status Worker::pull(uint32_t blocks, uint64_t lease, RequestReport& report) {
       continue;
     }
     if (prefix) ++report.pulled_blocks;
-    bool right = true;
-    for (uint32_t l = 0; l < options_.layers; ++l)
-      right = right && check_layer(i, l);
-    if (!right) ++report.wrong_blocks;
+    if (!check_block(i)) ++report.wrong_blocks;
   }
   return Status();
 }
 
-// "Computes" a layer of all new blocks, hands it over, computes the next while it travels.
-Status Worker::push(uint32_t first, RequestReport& report) {
+// What an engine's kernel would do: the bytes of a layer of all new blocks, in the time it takes.
+void Worker::compute(uint32_t first, uint32_t layer) {
+  const Nanos until = now_ns() + options_.layer_compute_ns;
+  for (uint32_t slot = first; slot < ids_.size(); ++slot) {
+    const ByteSpan data = bytes(slot, layer);
+    for (size_t i = 0; i < data.size() / 8; ++i)
+      store(data, i * 8, word(content_[slot], layer, i));
+  }
+  const Nanos now = now_ns();
+  if (now < until) std::this_thread::sleep_for(std::chrono::nanoseconds(until - now));
+}
+
+void Worker::tell_granted(OpId push, const OnGranted& on_granted) {
+  Event event;
+  while (on_granted && client_->poll(event)) {
+    if (event.op == push && !event.granted.empty()) on_granted(event.granted);
+  }
+}
+
+// Computes a layer of all new blocks, hands it over, computes the next while it travels.
+Status Worker::push(uint32_t first, RequestReport& report, const OnGranted& on_granted) {
   PushRequest request;
   request.format = format_;
   if (first > 0) request.parent = ids_[first - 1];
@@ -191,15 +258,15 @@ Status Worker::push(uint32_t first, RequestReport& report) {
   const Nanos started = now_ns();
   VARVE_TRY(const OpId op, client_->push(std::move(request)));
   for (uint32_t l = 0; l < options_.layers; ++l) {
-    for (uint32_t slot = first; slot < ids_.size(); ++slot) {
-      const ByteSpan data = bytes(slot, l);
-      for (size_t i = 0; i < data.size() / 8; ++i)
-        store(data, i * 8, word(content_[slot], l, i));
-    }
+    compute(first, l);
+    // Before the last layer, because after it the terminal event may come, which is for wait().
+    tell_granted(op, on_granted);
     VARVE_RETURN_IF_ERROR(client_->push_layer(op, l));
   }
+  report.computed_at_ns = now_ns();
   VARVE_TRY(const Event pushed, client_->wait(op, 2 * kOpDeadline));
-  report.push_ns = now_ns() - started;
+  report.done_at_ns = now_ns();
+  report.push_ns = report.done_at_ns - started;
   report.pushed_bytes = pushed.bytes;
   VARVE_RETURN_IF_ERROR(pushed.status);
   for (const Code code : pushed.codes) {

@@ -2,10 +2,11 @@
 // checked.
 //
 // Prefill: match the prompt's prefix, pull what hits, make what is new, push it layer by layer.
-// Decode: match the whole prompt and pull it layer by layer. Every byte that arrives is compared
-// with what its maker wrote.
+// Decode: match the whole prompt and pull it layer by layer; or follow what prefill is pushing.
+// Every byte that arrives is compared with what its maker wrote.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,32 +28,45 @@ struct WorkerOptions {
   uint32_t layers = 16;
   uint32_t layer_bytes = 32 * 1024;  // of one block of kTraceBlockTokens
   uint32_t blocks_max = 256;         // of one request; longer prompts are cut there
+  Nanos layer_compute_ns = 0;        // what a layer of a push takes to compute, at least
   uint32_t retries_max = 120;        // of one request, while the daemon is away
 };
 
-// What one request did; printed as one JSON line.
+// What one request did; printed as one JSON line. Times `_at_ns` are of the machine's monotonic
+// clock, so that those of two workers can be compared; 0 = it did not come to that.
 struct RequestReport {
   uint32_t blocks = 0, hit_blocks = 0, pulled_blocks = 0, pushed_blocks = 0, existing_blocks = 0;
   uint32_t failed_blocks = 0, wrong_blocks = 0, retries = 0;
   uint64_t pulled_bytes = 0, pushed_bytes = 0;
   Nanos pull_ns = 0, first_layer_ns = 0, push_ns = 0;
-  std::string error;  // of the last failed try; empty = none
+  Nanos computed_at_ns = 0;     // push: its last layer was handed over
+  Nanos first_layer_at_ns = 0;  // follow: the first layer of all its blocks was there
+  Nanos done_at_ns = 0;         // push, follow: all was acknowledged, or was there
+  std::string error;            // of the last failed try; empty = none
 };
 
 class Worker {
  public:
   static Result<std::unique_ptr<Worker>> open(const WorkerOptions& options);
-  // Plays one request to its end, again after a lost daemon.
-  RequestReport play(const TraceRequest& request);
+  // Plays one request to its end, again after a lost daemon. `on_granted` is told of blocks which
+  // others may follow from now on.
+  using OnGranted = std::function<void(const std::vector<FollowTag>&)>;
+  RequestReport play(const TraceRequest& request, const OnGranted& on_granted = {});
+  // Follows blocks of a request that another worker is pushing, to the end of that push.
+  RequestReport follow(const TraceRequest& request, const std::vector<FollowTag>& tags);
 
  private:
   explicit Worker(const WorkerOptions& options) : options_(options) {}
   Status start();
   Status make_ids(const TraceRequest& request);
   Result<Event> match_recovered();
-  Status try_once(RequestReport& report);
+  Status try_once(RequestReport& report, const OnGranted& on_granted);
+  Status try_follow(const std::vector<FollowTag>& tags, RequestReport& report);
   Status pull(uint32_t blocks, uint64_t lease, RequestReport& report);
-  Status push(uint32_t first, RequestReport& report);
+  Status push(uint32_t first, RequestReport& report, const OnGranted& on_granted);
+  void compute(uint32_t first, uint32_t layer);
+  void tell_granted(OpId push, const OnGranted& on_granted);
+  bool check_block(uint32_t slot) const;
   bool check_layer(uint32_t slot, uint32_t layer) const;
   ByteSpan bytes(uint32_t slot, uint32_t layer) const;
 
