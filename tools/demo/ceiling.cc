@@ -1,3 +1,4 @@
+// Ceiling: the rounds of a raw socket, one for each line that asks for one.
 #include "tools/demo/ceiling.h"
 
 #include <algorithm>
