@@ -37,7 +37,7 @@ void CellRepetition::add(const Played& played) {
   bytes += pull.bytes;
   if (pull.blocks == 0) return;
   const Nanos op_ns = pull.last_layer_ns - pull.took_ns;  // of the match before it
-  first_ms.push_back(ms_of(pull.first_layer_ns - op_ns));
+  if (pull.first_layer_ns > 0) first_ms.push_back(ms_of(pull.first_layer_ns - op_ns));
   last_ms.push_back(ms_of(pull.took_ns));
 }
 

@@ -36,7 +36,21 @@ Result<Event> end_of(Client& client, OpId op, Nanos deadline_ns) {
   return event.error();
 }
 
+Code code_of(const Result<Event>& ended) {
+  return ended ? ended->status.code() : ended.error().code();
+}
+
 }  // namespace
+
+void note_end(const Result<Event>& ended, Nanos before_ns, Nanos elapsed_ns, PlayedPull& out) {
+  const bool told = ended && ended->done_ns > 0;
+  out.took_ns = std::max<Nanos>(told ? ended->done_ns : elapsed_ns, 1);
+  out.last_layer_ns = before_ns + out.took_ns;
+  const bool came = ended && ended->first_layer_ns > 0;
+  out.first_layer_ns = came ? before_ns + ended->first_layer_ns : 0;
+  out.bytes = ended ? ended->bytes : 0;
+  out.failed = code_of(ended) != Code::kOk;
+}
 
 void Outcomes::count(Code code) {
   ++ops;
@@ -131,21 +145,28 @@ uint32_t Player::compare(uint32_t prompt) const {
   return wrong;
 }
 
+Result<Event> Player::match(const Turn& turn) {
+  MatchRequest match;
+  match.format = turn.engine.format;
+  match.ids = ids_[turn.prompt];
+  match.lease_ms = kLeaseMs;
+  match.deadline_ns = options_.deadline_ns;
+  VARVE_TRY(const OpId op, turn.engine.client->match(std::move(match)));
+  return end_of(*turn.engine.client, op, options_.deadline_ns);
+}
+
 // Matches, pulls what hits; how many blocks are there, whole and right.
 uint32_t Player::pull_prefix(const Turn& turn, Played& played) {
   Client& client = *turn.engine.client;
   const std::vector<BaseId>& ids = ids_[turn.prompt];
-  MatchRequest match;
-  match.format = turn.engine.format;
-  match.ids = ids;
-  match.lease_ms = kLeaseMs;
-  match.deadline_ns = options_.deadline_ns;
-  const auto op = client.match(std::move(match));
-  if (!op) return played.matches.count(op.error().code()), 0;
-  const auto matched = end_of(client, *op, options_.deadline_ns);
-  if (!matched) return played.matches.count(matched.error().code()), 0;
-  played.matches.count(matched->status.code());
-  if (!matched->status.ok()) return 0;
+  const auto matched = match(turn);
+  const Code code = code_of(matched);
+  played.matches.count(code);
+  if (code != Code::kOk) {
+    turn.pull.failed = true;
+    turn.pull.last_layer_ns = clock_.now_ns() - turn.origin_ns;
+    return 0;
+  }
   turn.hit_blocks = matched->n_blocks;
   if (matched->n_blocks == 0) {
     ++played.misses;
@@ -180,15 +201,14 @@ uint32_t Player::pull_blocks(const Turn& turn, PullRequest request, Played& play
   const Nanos own_ns = pull.began_ns - poison_ns;
   played.own_work_ns += own_ns;
   const auto op = client.pull(std::move(request));
-  if (!op) return played.pulls.count(op.error().code()), 0;
-  const auto pulled = end_of(client, *op, options_.deadline_ns);
-  if (!pulled) return played.pulls.count(pulled.error().code()), 0;
-  played.pulls.count(pulled->status.code());
-  const Nanos before_ns = pull.began_ns - own_ns - turn.origin_ns;
-  pull.took_ns = pulled->done_ns;
-  pull.first_layer_ns = before_ns + pulled->first_layer_ns;
-  pull.last_layer_ns = before_ns + pulled->done_ns;
-  pull.bytes = pulled->bytes;
+  const Result<Event> pulled =
+      op ? end_of(client, *op, options_.deadline_ns) : Result<Event>(op.error());
+  note_end(pulled, pull.began_ns - own_ns - turn.origin_ns, clock_.now_ns() - pull.began_ns, pull);
+  played.pulls.count(code_of(pulled));
+  if (!pulled) {
+    pull.failed_blocks = blocks;
+    return 0;
+  }
   const Nanos compare_ns = clock_.now_ns();
   uint32_t have = 0;
   for (uint32_t i = 0; i < blocks; ++i) {

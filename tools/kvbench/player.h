@@ -45,8 +45,12 @@ struct Outcomes {
 };
 
 struct PlayedPull {
-  Nanos began_ns = 0, took_ns = 0;              // of the op itself, on the clock of the load
-  Nanos first_layer_ns = 0, last_layer_ns = 0;  // since the origin: match and waiting included
+  // Of the op itself, on the clock of the load, however it ended; 0: there was none.
+  Nanos began_ns = 0, took_ns = 0;
+  // Since the origin: match and waiting included. The first is 0 where no layer came whole; the
+  // last is when the pull, or the match before it, was known to have failed, where one has.
+  Nanos first_layer_ns = 0, last_layer_ns = 0;
+  bool failed = false;  // the op or its match did not end well
   uint64_t bytes = 0;
   uint32_t blocks = 0, failed_blocks = 0;
   uint32_t dram_blocks = 0, flash_blocks = 0;  // as the match answered
@@ -65,6 +69,10 @@ struct Played {
   Nanos own_work_ns = 0;
   Outcomes matches, pulls, pushes;
 };
+
+// What a pull tells of an op that began `before_ns` after the origin and ended, in an event or
+// without one, `elapsed_ns` after it had begun. Pure.
+void note_end(const Result<Event>& ended, Nanos before_ns, Nanos elapsed_ns, PlayedPull& out);
 
 enum class PlayPart : uint8_t {
   kWhole,     // what engines do with a request
@@ -88,7 +96,7 @@ class Player final : public LoadServer {
   const std::vector<Played>& played() const { return played_; }
   // Blocks that differ from what the prompt's must hold, in the memory that it was pulled into.
   uint32_t compare(uint32_t prompt) const;
-  const WorkingSet& memory(uint32_t worker) const { return *seats_[worker].set; }
+  WorkingSet& memory(uint32_t worker) { return *seats_[worker].set; }
   uint64_t memory_bytes() const { return seats_.size() * seats_[0].set->shape().bytes(); }
   uint64_t bypassed() const;  // matches that an open breaker answered
 
@@ -113,6 +121,7 @@ class Player final : public LoadServer {
     PlayedPull& pull;
     uint32_t& hit_blocks;
   };
+  Result<Event> match(const Turn& turn);
   uint32_t pull_prefix(const Turn& turn, Played& played);
   uint32_t pull_blocks(const Turn& turn, PullRequest request, Played& played);
   void push_rest(uint32_t worker, uint32_t prompt, uint32_t first, Played& played);

@@ -1,4 +1,5 @@
-// Rounds of requests and ceiling in turns, then what was played, summed up and declared.
+// Rounds of requests and ceiling in turns (open loop: one round, the ceiling before and after it),
+// then what was played, summed up and declared.
 #include "tools/kvbench/replay.h"
 
 #include <CLI/CLI.hpp>
@@ -29,26 +30,19 @@ LoadOptions load_options(const ReplayOptions& options) {
 }
 
 // The raw socket moves what a prompt of the round has on average, as often as it takes.
-Result<double> ceiling_round(SocketCeiling& socket, const WorkingSet& set, uint32_t blocks,
+Result<double> ceiling_round(SocketCeiling& socket, WorkingSet& set, uint32_t blocks,
                              uint64_t& verified_bytes) {
   const uint64_t bytes = blocks * set.shape().block_bytes();
   const auto repeats =
       static_cast<uint32_t>(std::clamp<uint64_t>(kCeilingBytesMin / bytes, 1, kCeilingRepeatsMax));
   Nanos took_ns = 0;
   for (uint32_t i = 0; i < repeats; ++i) {
-    VARVE_TRY(const Nanos one_ns, socket.round(set, blocks));
+    VARVE_TRY(const Nanos one_ns, socket.compared_round(set, blocks));
     took_ns += one_ns;
+    verified_bytes += bytes;
   }
-  for (uint32_t b = 0; b < blocks; ++b) {
-    if (!set.slot_is(b, b)) return Status::corrupt("kvbench: the raw socket's bytes differ");
-  }
-  verified_bytes += blocks * set.shape().block_bytes();
   return static_cast<double>(repeats * bytes) / static_cast<double>(took_ns);
 }
-
-struct Slice {  // of the prompts: those of a round
-  uint32_t first = 0, count = 0;
-};
 
 uint32_t mean_blocks(const ReplayPlan& plan, Slice slice) {
   uint64_t blocks = 0;
@@ -78,7 +72,7 @@ Status play_round(const ReplayOptions& options, const ReplayPlan& plan, Slice sl
     const Played& played = player.played()[i];
     if (played.wrong_blocks > 0) return Status::corrupt("kvbench: a pull delivered wrong bytes");
     for (const PlayedPull* pull : {&played.prefill, &played.decode}) {
-      if (pull->bytes == 0) continue;
+      if (pull->took_ns == 0) continue;  // none was asked for; one that failed took its time
       run.rounds.back().pulled_bytes += pull->bytes;
       pulls.push_back({pull->began_ns, pull->began_ns + pull->took_ns});
     }
@@ -90,27 +84,25 @@ Status play_round(const ReplayOptions& options, const ReplayPlan& plan, Slice sl
 Status play_all(const ReplayOptions& options, const ReplayPlan& plan, SocketCeiling& socket,
                 Player& player, ReplayRun& run) {
   const auto requests = static_cast<uint32_t>(plan.prompts.size());
-  const uint32_t rounds = std::min(options.rounds, requests);
   // Once for nothing: sockets start small.
   VARVE_TRY(const double warm_up,
             ceiling_round(socket, player.memory(0), mean_blocks(plan, {0, requests}),
                           run.verified_bytes));
   VARVE_ASSERT(warm_up > 0);
-  uint32_t first = 0;
-  for (uint32_t round = 0; round < rounds; ++round) {
-    const uint32_t count = requests * (round + 1) / rounds - first;
+  const bool open = options.loop == "open";
+  for (const Slice slice : rounds_of(options, requests)) {
     run.rounds.push_back({});
-    const bool ceiling_first = round % 2 == 0;
-    const auto ceiling = [&]() -> Status {
-      VARVE_TRY(run.rounds.back().ceiling_rate,
-                ceiling_round(socket, player.memory(0), mean_blocks(plan, {first, count}),
-                              run.verified_bytes));
+    const bool ceiling_first = run.rounds.size() % 2 == 1;
+    const auto ceiling = [&](double& rate) -> Status {
+      VARVE_TRY(rate, ceiling_round(socket, player.memory(0), mean_blocks(plan, slice),
+                                    run.verified_bytes));
       return {};
     };
-    if (ceiling_first) VARVE_RETURN_IF_ERROR(ceiling());
-    VARVE_RETURN_IF_ERROR(play_round(options, plan, {first, count}, player, run));
-    if (!ceiling_first) VARVE_RETURN_IF_ERROR(ceiling());
-    first += count;
+    double before = 0, after = 0;
+    if (ceiling_first || open) VARVE_RETURN_IF_ERROR(ceiling(before));
+    VARVE_RETURN_IF_ERROR(play_round(options, plan, slice, player, run));
+    if (!ceiling_first || open) VARVE_RETURN_IF_ERROR(ceiling(after));
+    run.rounds.back().ceiling_rate = open ? (before + after) / 2 : before + after;
   }
   return {};
 }
@@ -191,6 +183,18 @@ ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedu
   return plan;
 }
 
+std::vector<Slice> rounds_of(const ReplayOptions& options, uint32_t requests) {
+  const uint32_t rounds = options.loop == "open" ? 1 : std::min(options.rounds, requests);
+  std::vector<Slice> slices;
+  uint32_t first = 0;
+  for (uint32_t round = 0; round < rounds; ++round) {
+    const auto end = static_cast<uint32_t>(uint64_t{requests} * (round + 1) / rounds);
+    slices.push_back({first, end - first});
+    first = end;
+  }
+  return slices;
+}
+
 Nanos busy_ns(std::vector<Span> spans) {
   std::sort(spans.begin(), spans.end(),
             [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
@@ -217,7 +221,7 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
       ->check(CLI::Range(0.001, 1e6));
   command->add_option("--concurrency", options.concurrency, "requests under way (open: at most)")
       ->check(CLI::Range(1u, kWorkersMax));
-  command->add_option("--rounds", options.rounds, "requests and ceiling in turns")
+  command->add_option("--rounds", options.rounds, "closed loop: requests and ceiling in turns")
       ->check(CLI::Range(1u, kRoundsMax));
   command->add_option("--layers", options.layers, "of a block")->check(CLI::Range(1u, 256u));
   command->add_option("--layer-kib", options.layer_kib, "of a layer of a block: a multiple of 64")

@@ -21,7 +21,7 @@ struct ReplayOptions {
   std::string loop = "closed";  // or "open"
   double speedup = 1;           // open loop: the trace's times, divided by it
   uint32_t concurrency = 4;     // requests under way; open loop: at most
-  uint32_t rounds = 5;
+  uint32_t rounds = 5;          // closed loop; an open one has one
   uint32_t layers = 16, layer_kib = 64, blocks_max = 256;
   uint32_t lanes = 1;
   std::string ack = "durable";  // or "cached"
@@ -41,6 +41,14 @@ struct ReplayPlan {
   std::vector<double> session_turns;  // by session
 };
 ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedup);
+
+struct Slice {  // of the prompts
+  uint32_t first = 0, count = 0;
+};
+// Closed loop: as many as were asked for, the ceiling between them. Open loop: one, with everything
+// in it, because a stall must delay all that is due behind it; between rounds a queue would be
+// emptied, and the delay with it. Pure.
+std::vector<Slice> rounds_of(const ReplayOptions& options, uint32_t requests);
 
 // Time during which at least one of the spans ran. Pure.
 struct Span {

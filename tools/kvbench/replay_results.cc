@@ -23,6 +23,7 @@ struct Times {
   std::vector<double> prefill_first, prefill_last, decode_first, decode_last;  // ms
   std::vector<double> dram, flash, mixed;  // last layer of decode pulls by where they came from
   std::vector<double> requests, services, late;
+  uint64_t without_first_layer = 0;  // pulls, and matches that failed before one
 };
 
 struct Sums {
@@ -61,22 +62,26 @@ Sums sums_of(const std::vector<Played>& all) {
   return sums;
 }
 
+// What failed is in them, with the time until that was known: else the slowest would be left out.
+void add_times(const PlayedPull& pull, std::vector<double>& first, std::vector<double>& last,
+               Times& times) {
+  if (pull.last_layer_ns == 0) return;  // a miss: nothing was to be pulled
+  last.push_back(ms_of(pull.last_layer_ns));
+  if (pull.first_layer_ns > 0) first.push_back(ms_of(pull.first_layer_ns));
+  if (pull.first_layer_ns == 0) ++times.without_first_layer;
+}
+
 Times times_of(const std::vector<Played>& all, const ReplayRun& run) {
   Times times;
   for (const Played& played : all) {
-    if (played.prefill.blocks > 0) {
-      times.prefill_first.push_back(ms_of(played.prefill.first_layer_ns));
-      times.prefill_last.push_back(ms_of(played.prefill.last_layer_ns));
-    }
-    if (played.decode.blocks == 0) continue;
-    const double last = ms_of(played.decode.last_layer_ns);
-    times.decode_first.push_back(ms_of(played.decode.first_layer_ns));
-    times.decode_last.push_back(last);
-    const bool all_dram = played.decode.flash_blocks == 0;
-    (all_dram                         ? times.dram
-     : played.decode.dram_blocks == 0 ? times.flash
-                                      : times.mixed)
-        .push_back(last);
+    add_times(played.prefill, times.prefill_first, times.prefill_last, times);
+    add_times(played.decode, times.decode_first, times.decode_last, times);
+    const PlayedPull& pull = played.decode;
+    if (pull.dram_blocks + pull.flash_blocks == 0) continue;
+    (pull.flash_blocks == 0  ? times.dram
+     : pull.dram_blocks == 0 ? times.flash
+                             : times.mixed)
+        .push_back(ms_of(pull.last_layer_ns));
   }
   for (const LoadTime& time : run.times) {
     times.requests.push_back(ms_of(time.latency_ns()));
@@ -208,7 +213,7 @@ Json rounds_json(const ReplayRun& run) {
   return rounds;
 }
 
-// By round that pulled anything.
+// By round in which a pull was under way; 0 where none delivered anything.
 struct Rates {
   std::vector<double> pulls, ceilings, ratios;
 };
@@ -216,7 +221,7 @@ struct Rates {
 Rates rates_of(const ReplayRun& run) {
   Rates rates;
   for (const ReplayRound& round : run.rounds) {
-    if (round.pulled_bytes == 0 || round.pull_busy_ns == 0) continue;
+    if (round.pull_busy_ns == 0) continue;
     const double pull =
         static_cast<double>(round.pulled_bytes) / static_cast<double>(round.pull_busy_ns);
     rates.pulls.push_back(pull);
@@ -231,6 +236,24 @@ struct Summary {
   Times times;
   Rates rates;
 };
+
+Json outcomes_of(const ReplayView& view, const Summary& summary) {
+  const auto& [sums, times, rates] = summary;
+  const ReplayPlan& plan = view.plan;
+  return {{"matches", outcomes_json(sums.matches)},
+          {"pulls", outcomes_json(sums.pulls)},
+          {"pushes", outcomes_json(sums.pushes)},
+          {"misses", sums.misses},
+          {"bypassed", view.run.bypassed},
+          {"without_first_layer", times.without_first_layer},
+          {"pulled_blocks", sums.pulled_blocks},
+          {"failed_blocks", sums.failed_blocks},
+          {"pushed_blocks", sums.pushed_blocks},
+          {"unpushed_blocks", sums.unpushed_blocks},
+          {"cut_requests", plan.cut_requests},
+          {"cut_blocks", plan.cut_blocks},
+          {"own_work_s", static_cast<double>(sums.own_work_ns) / 1e9}};
+}
 
 void declare_results(const ReplayView& view, const Summary& summary, Declaration& out) {
   const ReplayOptions& options = view.options;
@@ -272,21 +295,13 @@ void declare_results(const ReplayView& view, const Summary& summary, Declaration
   out.omit_part("results.recompute", "lost_to_admission_tokens", "everything is admitted");
   out.result("rates", {{"pull_gb_per_s", spread_json(rates.pulls)},
                        {"ceiling_gb_per_s", spread_json(rates.ceilings)},
-                       {"of_ceiling", spread_json(rates.ratios)}});
+                       {"of_ceiling", spread_json(rates.ratios)},
+                       {"ceiling_is_of", options.loop == "open"
+                                             ? "before and after the one round, the mean"
+                                             : "each round, before or after its requests"}});
   out.result("by_tier", by_tier_json(times));
   out.result("rounds", rounds_json(run));
-  out.result("outcomes", {{"matches", outcomes_json(sums.matches)},
-                          {"pulls", outcomes_json(sums.pulls)},
-                          {"pushes", outcomes_json(sums.pushes)},
-                          {"misses", sums.misses},
-                          {"bypassed", run.bypassed},
-                          {"pulled_blocks", sums.pulled_blocks},
-                          {"failed_blocks", sums.failed_blocks},
-                          {"pushed_blocks", sums.pushed_blocks},
-                          {"unpushed_blocks", sums.unpushed_blocks},
-                          {"cut_requests", plan.cut_requests},
-                          {"cut_blocks", plan.cut_blocks},
-                          {"own_work_s", static_cast<double>(sums.own_work_ns) / 1e9}});
+  out.result("outcomes", outcomes_of(view, summary));
   if (run.server_pid > 0) {
     const double gb = static_cast<double>(sums.pulled_bytes + sums.pushed_bytes) / 1e9;
     out.result(
@@ -299,6 +314,25 @@ void declare_results(const ReplayView& view, const Summary& summary, Declaration
                   "not measured by a replay; `kvbench bars ec_flash_bytes` measures the first");
   } else {
     out.omit("results.cost", "the server's process is not ours to look at");
+  }
+}
+
+// What did not end well is in the latencies, and named: a reader must not have to add it up.
+void warn_of(const ReplayRun& run, const Sums& sums, Declaration& out) {
+  const std::pair<const char*, const Outcomes*> kinds[] = {
+      {"matches", &sums.matches}, {"pulls", &sums.pulls}, {"pushes", &sums.pushes}};
+  for (const auto& [name, outcomes] : kinds) {
+    if (outcomes->ok == outcomes->ops) continue;
+    out.warn(std::to_string(outcomes->ops - outcomes->ok) + " of " + std::to_string(outcomes->ops) +
+             " " + name + " did not end well");
+  }
+  if (sums.failed_blocks + sums.unpushed_blocks > 0) {
+    out.warn(std::to_string(sums.failed_blocks) + " blocks of pulls did not come, " +
+             std::to_string(sums.unpushed_blocks) + " of pushes were not taken");
+  }
+  if (run.bypassed > 0) {
+    out.warn(std::to_string(run.bypassed) +
+             " matches were answered by an open breaker: they are misses, and fast ones");
   }
 }
 
@@ -337,7 +371,8 @@ std::vector<std::string> lines_of(const ReplayView& view, const Summary& summary
   lines.push_back("matches " + outcomes_text(sums.matches) + ", " + std::to_string(sums.misses) +
                   " missed, " + std::to_string(view.run.bypassed) + " bypassed");
   lines.push_back("pulls " + outcomes_text(sums.pulls) + ", " + std::to_string(sums.failed_blocks) +
-                  " blocks did not come");
+                  " blocks did not come, " + std::to_string(times.without_first_layer) +
+                  " without a first layer (failed matches included)");
   lines.push_back("pushes " + outcomes_text(sums.pushes) + ", " +
                   std::to_string(sums.unpushed_blocks) + " blocks were not taken");
   if (plan.cut_blocks > 0) {
@@ -353,7 +388,7 @@ Status conclude(const ReplayView& view, Conditions conditions, Declaration& out,
                 std::vector<std::string>& lines) {
   const Summary summary{sums_of(view.played), times_of(view.played, view.run), rates_of(view.run)};
   const Sums& sums = summary.sums;
-  if (summary.rates.pulls.empty()) {
+  if (summary.rates.pulls.empty() || sums.pulled_bytes == 0) {
     return Status::invalid("kvbench: nothing was hit, so nothing is measured");
   }
   conditions.pushed_bytes = sums.pushed_bytes;
@@ -366,7 +401,7 @@ Status conclude(const ReplayView& view, Conditions conditions, Declaration& out,
     out.warn("prompts were cut: " + std::to_string(view.plan.cut_blocks) +
              " blocks are not played");
   }
-  if (sums.pulls.ok < sums.pulls.ops) out.warn("some pulls did not end well");
+  warn_of(view.run, sums, out);
   lines = lines_of(view, summary);
   return {};
 }

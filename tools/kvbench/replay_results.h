@@ -11,7 +11,7 @@
 namespace varve::kvbench {
 
 struct ReplayRound {
-  double ceiling_rate = 0;  // GB/s of the raw socket
+  double ceiling_rate = 0;  // GB/s of the raw socket; open loop: the mean of before and after
   uint64_t pulled_bytes = 0;
   Nanos pull_busy_ns = 0;  // at least one pull was under way
   Nanos took_ns = 0;

@@ -116,6 +116,16 @@ int sender_main(const SocketCeilingOptions& options, const sockaddr_in& address)
 
 }  // namespace
 
+Result<Nanos> move_compared(WorkingSet& set, uint32_t blocks,
+                            const std::function<Result<Nanos>()>& move) {
+  set.poison_slots(0, blocks);
+  VARVE_TRY(const Nanos took_ns, move());
+  for (uint32_t b = 0; b < blocks; ++b) {
+    if (!set.slot_is(b, b)) return Status::corrupt("kvbench: the raw socket's bytes differ");
+  }
+  return took_ns;
+}
+
 Result<std::unique_ptr<SocketCeiling>> SocketCeiling::start(const SocketCeilingOptions& options) {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   if (listener < 0) return Status::io("bench: socket", errno);

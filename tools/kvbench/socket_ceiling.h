@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,11 @@ struct SocketCeilingOptions {
   std::string congestion = "cubic";
 };
 
+// Poisons the first `blocks` slots, moves, and compares them with the blocks of their numbers: what
+// did not come, or came wrong, is an error. The time is that of `move` alone.
+Result<Nanos> move_compared(WorkingSet& set, uint32_t blocks,
+                            const std::function<Result<Nanos>()>& move);
+
 class SocketCeiling {
  public:
   // Forks the sender: call it before this process has threads.
@@ -34,6 +40,9 @@ class SocketCeiling {
   // long it took. `set` has the layers of the shape and at least so many slots.
   Result<Nanos> round(const WorkingSet& set, uint32_t blocks);
   Result<Nanos> round(const WorkingSet& set) { return round(set, options_.shape.blocks); }
+  Result<Nanos> compared_round(WorkingSet& set, uint32_t blocks) {
+    return move_compared(set, blocks, [&] { return round(set, blocks); });
+  }
   pid_t pid() const { return pid_; }
 
  private:

@@ -22,5 +22,36 @@ TEST(Player, RefusedTimedOutAndFailedAreNotTheSame) {
   EXPECT_EQ(sum.failed, 4u);
 }
 
+TEST(Player, APullThatFailsHasTheTimeUntilThatWasKnown) {
+  PlayedPull lost;
+  note_end(Status::timed_out("no answer"), 5, 1000, lost);
+  EXPECT_EQ(lost.took_ns, 1000u);
+  EXPECT_EQ(lost.last_layer_ns, 1005u);
+  EXPECT_EQ(lost.first_layer_ns, 0u) << "none came, and 0 + the match is no time of one";
+  EXPECT_TRUE(lost.failed);
+
+  Event refused;
+  refused.status = Status::unavailable("it says");
+  PlayedPull half;
+  note_end(refused, 5, 700, half);
+  EXPECT_EQ(half.last_layer_ns, 705u);
+  EXPECT_EQ(half.first_layer_ns, 0u);
+  EXPECT_TRUE(half.failed);
+}
+
+TEST(Player, APullThatEndsWellHasTheTimesOfItsEvent) {
+  Event event;
+  event.first_layer_ns = 10;
+  event.done_ns = 90;
+  event.bytes = 7;
+  PlayedPull pull;
+  note_end(event, 5, 1000, pull);
+  EXPECT_EQ(pull.first_layer_ns, 15u);
+  EXPECT_EQ(pull.last_layer_ns, 95u);
+  EXPECT_EQ(pull.took_ns, 90u);
+  EXPECT_EQ(pull.bytes, 7u);
+  EXPECT_FALSE(pull.failed);
+}
+
 }  // namespace
 }  // namespace varve::kvbench

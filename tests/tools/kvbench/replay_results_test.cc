@@ -105,6 +105,33 @@ TEST_F(ReplayResults, AnOpenLoopCountsFromWhenARequestWasDueAndSaysSo) {
   EXPECT_EQ(out_.document()["declaration"]["workload.arrival"]["kind"], "trace_timestamps");
 }
 
+TEST_F(ReplayResults, WhatFailsIsInTheLatencyAndInTheRateAndIsWarnedOf) {
+  all_[2].decode = PlayedPull();  // a pull that timed out after 900 ms
+  all_[2].decode.took_ns = all_[2].decode.last_layer_ns = 900 * kMillisecond;
+  all_[2].decode.flash_blocks = 4;
+  all_[2].decode.failed = true;
+  all_[0].prefill.last_layer_ns = 300 * kMillisecond;  // its match failed: no pull
+  all_[0].prefill.failed = true;
+  all_[0].matches.count(Code::kTimedOut);
+  run_.rounds[2].pull_busy_ns = 900;  // nothing came of it
+  run_.bypassed = 3;
+  ASSERT_TRUE(conclude_it().ok());
+  const Json document = out_.document();
+  const Json results = document["results"];
+  EXPECT_EQ(results["transfer_ms"]["decode_last_layer"]["n"], 3);
+  EXPECT_EQ(results["transfer_ms"]["decode_last_layer"]["max"], 900);
+  EXPECT_EQ(results["transfer_ms"]["decode_first_layer"]["n"], 2);
+  EXPECT_EQ(results["transfer_ms"]["prefill_last_layer"]["max"], 300);
+  EXPECT_EQ(results["by_tier"]["flash"]["max"], 900);
+  EXPECT_EQ(results["outcomes"]["without_first_layer"], 2);
+  EXPECT_EQ(results["rates"]["pull_gb_per_s"]["min"], 0);
+  std::string warnings;
+  for (const Json& warning : document["warnings"])
+    warnings += warning.get<std::string>() + "\n";
+  for (const char* text : {"1 of 1 matches", "1 of 1 pulls", "1 of 1 pushes", "3 matches were"})
+    EXPECT_NE(warnings.find(text), std::string::npos) << text << " in " << warnings;
+}
+
 TEST_F(ReplayResults, WithoutAHitThereIsNoResult) {
   run_.rounds = {{2.0, 0, 0, kSecond}};
   EXPECT_EQ(conclude_it().code(), Code::kInvalid);

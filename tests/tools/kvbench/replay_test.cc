@@ -59,6 +59,20 @@ TEST(Replay, TheGeneratorsPlanIsAFunctionOfItsSeed) {
   EXPECT_GT(a.sessions, 1u);
 }
 
+TEST(Replay, AnOpenLoopIsOneRoundSoThatAStallDelaysAllThatIsDueBehindIt) {
+  ReplayOptions options;
+  options.rounds = 4;
+  const std::vector<Slice> closed = rounds_of(options, 10);
+  ASSERT_EQ(closed.size(), 4u);
+  EXPECT_EQ(closed.back().first + closed.back().count, 10u);
+  EXPECT_EQ(rounds_of(options, 3).size(), 3u) << "none is empty";
+  options.loop = "open";
+  const std::vector<Slice> open = rounds_of(options, 10);
+  ASSERT_EQ(open.size(), 1u);
+  EXPECT_EQ(open[0].first, 0u);
+  EXPECT_EQ(open[0].count, 10u);
+}
+
 TEST(Replay, BusyTimeCountsWhatOverlapsOnce) {
   EXPECT_EQ(busy_ns({}), 0u);
   EXPECT_EQ(busy_ns({{10, 20}, {15, 30}, {40, 50}}), 30u);

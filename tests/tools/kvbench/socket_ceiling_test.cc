@@ -44,6 +44,23 @@ TEST(SocketCeiling, SomeOfTheBlocksAndExtentsSmallerThanAMessage) {
   EXPECT_TRUE((*set)->slot_is(2, 2));
 }
 
+TEST(SocketCeiling, WhatWasThereBeforeIsNotTakenForWhatWasMoved) {
+  auto set = WorkingSet::make({.blocks = 2, .layers = 1, .layer_bytes = 64 * kKiB});
+  ASSERT_TRUE(set.has_value());
+  const auto nothing = []() -> Result<Nanos> { return Nanos{1}; };
+  (*set)->fill();  // the right bytes lie there, as after the round before
+  const auto compared = move_compared(**set, 2, nothing);
+  ASSERT_FALSE(compared.has_value()) << "a sender that sends nothing";
+  EXPECT_EQ(compared.error().code(), Code::kCorrupt);
+  (*set)->fill();
+  const auto half = [&]() -> Result<Nanos> {
+    (*set)->fill_slot(0, 0);
+    return Nanos{1};
+  };
+  EXPECT_FALSE(move_compared(**set, 2, half).has_value());
+  EXPECT_TRUE(move_compared(**set, 1, half).has_value());
+}
+
 TEST(SocketCeiling, AnUnknownCongestionControlIsRefused) {
   EXPECT_FALSE(SocketCeiling::start({WorkingSetShape{}, 1, "no-such-control"}).has_value());
 }
