@@ -17,9 +17,8 @@ namespace {
 
 constexpr uint32_t kFiles = 2;  // as many as the targets that kvbench gives a daemon
 constexpr const char* kContent =
-    "splitmix64 of (block, layer), every word; socket and memcpy compared word by word, drive "
-    "reads "
-    "by the sum of their words";
+    "splitmix64 of (block, layer), every word; socket and memcpy compared by CRC32C of each "
+    "extent, drive reads by the sum of their words, what was written by nothing";
 
 struct Ceilings {
   std::unique_ptr<SocketCeiling> socket;
@@ -39,8 +38,11 @@ uint64_t sum_of(ConstByteSpan bytes) {
   return sum;
 }
 
-DriveWritesOptions writes(const std::string& folder, DriveWritesOptions::After after) {
-  return {folder, kFiles, 8, after};
+DriveWritesOptions writes(const CeilingOptions& options, const std::string& folder,
+                          DriveWritesOptions::After after) {
+  return {
+      folder,       kFiles, options.depth, after, static_cast<uint32_t>(options.layer_kib * kKiB),
+      options.depth};
 }
 
 Result<Ceilings> make(const CeilingOptions& options, const WorkingSetShape& shape,
@@ -51,11 +53,9 @@ Result<Ceilings> make(const CeilingOptions& options, const WorkingSetShape& shap
   c.set->fill();
   VARVE_TRY(c.memory, MemoryCeiling::make(shape));
   c.sum = sum_of(c.memory->source());
-  VARVE_RETURN_IF_ERROR(
-      write_to_drive(writes(folder, DriveWritesOptions::After::kKeep), c.memory->source())
-              .has_value()
-          ? Status()
-          : Status::io("kvbench: the drive ceiling's files cannot be written", 0));
+  const auto written =
+      write_to_drive(writes(options, folder, DriveWritesOptions::After::kKeep), c.memory->source());
+  if (!written) return written.error();
   DriveCeilingOptions drive;
   for (uint32_t i = 0; i < kFiles; ++i)
     drive.paths.push_back(folder + "/" + std::to_string(i) + ".dat");
@@ -63,6 +63,9 @@ Result<Ceilings> make(const CeilingOptions& options, const WorkingSetShape& shap
   drive.run_bytes = shape.layer_bytes;
   drive.requests_in_flight = options.depth;
   VARVE_TRY(c.drive, DriveCeiling::open(drive));
+  if (c.drive->written_bytes() != shape.bytes()) {
+    return Status::corrupt("kvbench: the drive does not hold what was just written to it");
+  }
   return c;
 }
 
@@ -72,7 +75,8 @@ Status check_set(Ceilings& c, const char* wrong) {
   return {};
 }
 
-Status run_one(uint32_t which, const std::string& folder, Ceilings& c) {
+Status run_one(uint32_t which, const CeilingOptions& options, const std::string& folder,
+               Ceilings& c) {
   const auto rate = [&c](Nanos took_ns) {
     return static_cast<double>(c.set->shape().bytes()) / static_cast<double>(took_ns);
   };
@@ -89,13 +93,13 @@ Status run_one(uint32_t which, const std::string& folder, Ceilings& c) {
   if (which == 2) {
     VARVE_TRY(const Nanos took_ns, c.drive->round(c.set->memory()));
     c.read_rates.push_back(rate(took_ns));
-    if (c.drive->written_bytes() == c.set->shape().bytes() && sum_of(c.set->memory()) != c.sum)
+    if (sum_of(c.set->memory()) != c.sum)
       return Status::corrupt("kvbench: the drive's bytes differ");
     c.verified_bytes += c.set->shape().bytes();
     return {};
   }
   VARVE_TRY(const Nanos took_ns,
-            write_to_drive(writes(folder + "/written", DriveWritesOptions::After::kRemove),
+            write_to_drive(writes(options, folder + "/written", DriveWritesOptions::After::kRemove),
                            c.memory->source()));
   c.write_rates.push_back(rate(took_ns));
   return {};
@@ -132,11 +136,11 @@ Status measure(const CeilingOptions& options, const RunStart& start, const std::
   const WorkingSetShape shape{options.blocks, options.layers,
                               static_cast<uint32_t>(options.layer_kib * kKiB)};
   VARVE_TRY(Ceilings c, make(options, shape, folder));
-  VARVE_RETURN_IF_ERROR(run_one(0, folder, c));  // for nothing: sockets start small
+  VARVE_RETURN_IF_ERROR(run_one(0, options, folder, c));  // for nothing: sockets start small
   c.socket_rates.clear();
   for (uint32_t round = 0; round < options.rounds; ++round) {
     for (uint32_t turn = 0; turn < 4; ++turn)
-      VARVE_RETURN_IF_ERROR(run_one((turn + round) % 4, folder, c));
+      VARVE_RETURN_IF_ERROR(run_one((turn + round) % 4, options, folder, c));
   }
   declare(options, c, out);
   Conditions conditions;
@@ -146,6 +150,7 @@ Status measure(const CeilingOptions& options, const RunStart& start, const std::
   conditions.layers = shape.layers;
   conditions.layer_bytes = shape.layer_bytes;
   conditions.lanes = options.lanes;
+  conditions.drive_depth = options.depth;
   conditions.client_memory_bytes = 2 * shape.bytes();
   conditions.verified_bytes = c.verified_bytes;
   conditions.content = kContent;
@@ -170,7 +175,8 @@ CLI::App* add_ceiling(CLI::App& app, CeilingOptions& options) {
   command->add_option("--layer-kib", options.layer_kib, "an extent: a multiple of 64")
       ->check(CLI::Range(64u, 4096u));
   command->add_option("--lanes", options.lanes, "raw connections")->check(CLI::Range(1u, 4u));
-  command->add_option("--depth", options.depth, "requests in flight at the drive")
+  command
+      ->add_option("--depth", options.depth, "requests in flight at the drive, all files together")
       ->check(CLI::Range(1u, 256u));
   command->add_option("--rounds", options.rounds)->check(CLI::Range(1u, kRoundsMax));
   command->add_flag("--quick", options.quick, "a small set, two rounds: a smoke test");

@@ -17,7 +17,7 @@ namespace varve::kvbench {
 struct CeilingOptions {
   uint32_t blocks = 64, layers = 16, layer_kib = 256;  // 256 MiB
   uint32_t lanes = 1;
-  uint32_t depth = 32;  // requests in flight at the drive
+  uint32_t depth = 32;  // requests in flight at the drive, reads and writes
   uint32_t rounds = 5;
   bool quick = false;
   std::string folder, json_path, hardware_path;

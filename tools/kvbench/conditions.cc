@@ -15,9 +15,6 @@ namespace {
 
 constexpr uint32_t kTargetInFlightBytes = 2 * kMiB;  // of a pull, at each target
 constexpr uint64_t kWindowBytes = 5 * 4 * kMiB;      // pull_windows_max, of 4 MiB
-constexpr const char* kNotTold =
-    "a server that was there before does not tell it over the data "
-    "plane; its operator knows (varved --print-config, kvctl)";
 constexpr const char* kNoStore = "no store takes part in this run: ceilings only";
 constexpr const char* kNoDescription = "no system description was given (--hardware FILE)";
 
@@ -71,14 +68,9 @@ void declare_own_tiers(const Conditions& c, bool emulated, Declaration& out) {
 
 void declare_tiers(const Conditions& c, bool emulated, Declaration& out) {
   if (c.server == Server::kNone) return omit_rest({"tiers[]"}, kNoStore, out);
+  if (c.server == Server::kOthers) return omit_rest({"tiers[]"}, kNotTold, out);
   out.declare("tiers[].name", {"dram", "nvme_local"});
-  if (c.server == Server::kOwn) {
-    declare_own_tiers(c, emulated, out);
-  } else {
-    omit_rest({"tiers[].capacity", "tiers[].working", "tiers[].emulated", "tiers[].eviction",
-               "tiers[].admission.gate"},
-              kNotTold, out);
-  }
+  declare_own_tiers(c, emulated, out);
   out.omit("tiers[].admission.params", "does not apply: a gate that lets everything in has none");
   out.declare("tiers[].persistence",
               {{"dram", {{"persistent", false}, {"shared_across_replicas", true}}},
@@ -87,21 +79,15 @@ void declare_tiers(const Conditions& c, bool emulated, Declaration& out) {
                                    {"nvme_local", {{"promotion", "none"}, {"demotion", "none"}}}});
 }
 
-void declare_io(const Conditions& c, Declaration& out) {
-  out.declare("io[].tier", {"nvme_local"});
-  const auto flash = [](Json value) { return Json{{"nvme_local", std::move(value)}}; };
+Json of_flash(Json value) {
+  return Json{{"nvme_local", std::move(value)}};
+}
+
+// How our own daemon does its I/O.
+void declare_server_io(const Conditions& c, uint32_t request_bytes, Declaration& out) {
+  const auto flash = of_flash;
   const bool uring = io_backend().starts_with("io_uring") || io_backend().starts_with("uring");
-  const Mount mount = mount_of_folder(c.folder.empty() ? "." : c.folder);
-  const Drive drive = drive_of_folder(c.folder.empty() ? "." : c.folder);
-  if (c.server == Server::kOthers) {
-    omit_rest({"io[]", "device[]"}, kNotTold, out);
-    return;
-  }
   out.declare("io[].mechanism", flash(uring ? "io_uring_direct" : "posix_direct"));
-  out.declare(
-      "io[].driver_layer",
-      flash({{"layer", "vfs_fs"}, {"file_system", mount.type}, {"mount_options", mount.options}}));
-  const uint32_t request_bytes = std::min(kPieceBytes, c.layer_bytes);
   const uint32_t per_target = kTargetInFlightBytes / request_bytes;
   out.declare("io[].queue_depth",
               flash({{"per_target", per_target},
@@ -109,10 +95,6 @@ void declare_io(const Conditions& c, Declaration& out) {
                      {"limited_by", "bytes in flight: 2 MiB at a target, 20 MiB a pull"}}));
   out.declare("io[].concurrency",
               flash({{"rings", 1}, {"io_threads", 0}, {"concurrency", c.concurrency}}));
-  out.declare("io[].block_bytes", flash({{"p50", request_bytes},
-                                         {"p95", request_bytes},
-                                         {"max", request_bytes},
-                                         {"alignment", kPageBytes}}));
   if (uring) {
     out.declare("io[].uring", flash({{"sqpoll", false},
                                      {"iopoll", false},
@@ -122,6 +104,39 @@ void declare_io(const Conditions& c, Declaration& out) {
   } else {
     out.omit("io[].uring", "does not apply: io_uring is refused here, threads do it instead");
   }
+}
+
+// How the ceilings of the drive do it: DriveCeiling and write_to_drive.
+void declare_ceiling_io(const Conditions& c, Declaration& out) {
+  out.declare("io[].mechanism", of_flash("io_uring_direct"));
+  out.declare("io[].queue_depth",
+              of_flash({{"per_target", c.drive_depth},
+                        {"total", c.drive_depth},
+                        {"limited_by", "--depth, at all files together; so many can be at one"}}));
+  out.declare("io[].concurrency", of_flash({{"rings", 1}, {"io_threads", 0}, {"concurrency", 1}}));
+  out.declare("io[].uring", of_flash({{"sqpoll", false},
+                                      {"iopoll", false},
+                                      {"fixed_buffers", false},
+                                      {"registered_files", false},
+                                      {"coop_taskrun", false}}));
+}
+
+void declare_io(const Conditions& c, Declaration& out) {
+  if (c.server == Server::kOthers) return omit_rest({"io[]", "device[]"}, kNotTold, out);
+  const auto flash = of_flash;
+  const Mount mount = mount_of_folder(c.folder.empty() ? "." : c.folder);
+  const Drive drive = drive_of_folder(c.folder.empty() ? "." : c.folder);
+  out.declare("io[].tier", {"nvme_local"});
+  out.declare(
+      "io[].driver_layer",
+      flash({{"layer", "vfs_fs"}, {"file_system", mount.type}, {"mount_options", mount.options}}));
+  const uint32_t request_bytes = std::min(kPieceBytes, c.layer_bytes);
+  out.declare("io[].block_bytes", flash({{"p50", request_bytes},
+                                         {"p95", request_bytes},
+                                         {"max", request_bytes},
+                                         {"alignment", kPageBytes}}));
+  if (c.server == Server::kOwn) declare_server_io(c, request_bytes, out);
+  if (c.server == Server::kNone) declare_ceiling_io(c, out);
   out.declare("io[].sync_mode", flash("async"));
   out.declare("io[].durability", flash("fdatasync"));
   out.declare("io[].gds", flash("off"));
@@ -140,6 +155,10 @@ void declare_machine(const Conditions& c, Declaration& out) {
   out.declare("virtualization",
               {{"kind", hypervisor()}, {"gds_restriction", "no GPU takes part: GDS is not used"}});
   out.omit_part("virtualization", "iommu_mode", "the guest does not see how the host maps devices");
+  if (c.server == Server::kOthers) {
+    for (const char* field : {"virtualization", "os"})
+      out.omit_part(field, "the server's machine", kNotTold);
+  }
   out.declare("os", {{"kernel", kernel()},
                      {"cpu", cpu_model()},
                      {"cores", cores()},
@@ -161,9 +180,13 @@ void declare_path(const Conditions& c, Declaration& out) {
   out.declare("topology.kind", local ? "single_node_local" : "disaggregated_pool");
   out.declare("transfer.granularity", {{"unit", "layer"}, {"bytes", c.layer_bytes}});
   out.declare("transfer.order", "layer_order");
-  out.declare("transfer.staging", {{"memory_bytes", kWindowBytes},
-                                   {"bounce_buffers", true},
-                                   {"where", "DRAM slabs of the daemon, of each pull"}});
+  if (c.server == Server::kOwn) {
+    out.declare("transfer.staging", {{"memory_bytes", kWindowBytes},
+                                     {"bounce_buffers", true},
+                                     {"where", "DRAM slabs of the daemon, of each pull"}});
+  } else {
+    out.omit("transfer.staging", c.server == Server::kNone ? kNoStore : kNotTold);
+  }
   out.declare("network.present", true);
   out.declare("network.medium", local ? "loopback" : "tcp_ethernet");
   out.omit("network.link", local ? "does not apply: loopback has no link"
@@ -171,13 +194,27 @@ void declare_path(const Conditions& c, Declaration& out) {
   out.declare("network.gpudirect_rdma", "n/a");
   out.declare("network.congestion_control", LinkOptions().congestion);
   out.declare("network.congestion_params", Json::object());
-  out.declare("network.pacing", {{"pull_credit_bytes", ClientOptions().pull_credit_bytes},
-                                 {"bulk_lanes", c.lanes},
-                                 {"per_flow_rate", nullptr}});
-  out.declare("network.nvmeof", "none");
+  if (c.server == Server::kNone) {
+    out.omit("network.pacing", "does not apply: a raw socket, nothing paces it");
+  } else {
+    out.declare("network.pacing", {{"pull_credit_bytes", ClientOptions().pull_credit_bytes},
+                                   {"bulk_lanes", c.lanes},
+                                   {"per_flow_rate", nullptr}});
+  }
+  if (c.server == Server::kOthers) {
+    out.omit("network.nvmeof", kNotTold);
+    for (const char* field : {"network.congestion_control", "network.transport_library"})
+      out.omit_part(field, "the server's end", kNotTold);
+  } else {
+    out.declare("network.nvmeof", "none");
+  }
   out.declare("network.transport_library", "kernel TCP, " + kernel());
   out.declare("network.emulation", nullptr);
-  out.declare("interface", "custom_tcp");
+  if (c.server == Server::kNone) {
+    out.omit("interface", kNoStore);
+  } else {
+    out.declare("interface", "custom_tcp");
+  }
   out.declare("proprietary_transport", false);
 }
 
@@ -195,11 +232,15 @@ void declare_bytes(const Conditions& c, Declaration& out) {
     out.omit("tensor.bytes_per_token", "blocks of this run stand for bytes, not for tokens");
   }
   out.declare("tensor.data_source", "synthetic_uniform");
-  out.declare("codec.name", "none");
-  out.declare("codec.class", "none");
-  omit_rest({"codec."}, "does not apply: no codec, bytes are stored as they come", out);
-  out.declare("ec.scheme", {{"kind", "none"}, {"k", 1}, {"m", 0}});
-  omit_rest({"ec."}, "does not apply: nothing is coded in this run (1+0)", out);
+  if (c.server == Server::kOthers) {
+    omit_rest({"codec.", "ec."}, kNotTold, out);
+  } else {
+    out.declare("codec.name", "none");
+    out.declare("codec.class", "none");
+    omit_rest({"codec."}, "does not apply: no codec, bytes are stored as they come", out);
+    out.declare("ec.scheme", {{"kind", "none"}, {"k", 1}, {"m", 0}});
+    omit_rest({"ec."}, "does not apply: nothing is coded in this run (1+0)", out);
+  }
   out.declare(
       "accuracy.context_intensive",
       {{"bit_exact_proof", std::to_string(c.verified_bytes) + " bytes compared: " + c.content}});
@@ -218,23 +259,35 @@ void declare_bytes(const Conditions& c, Declaration& out) {
     out.omit_part("memory.resident_copies", "DRAM of the daemon", kNotTold);
 }
 
-void declare_engine(Declaration& out) {
-  out.declare("engine.name", "none (replay)");
-  out.declare("engine.connector", "none");
-  out.omit("client_change", "does not apply: no engine takes part");
-  out.omit("compute_model", "nothing is computed: what prefill would cost is not part of the run");
-  out.omit("break_even", "the client has no planner yet: every block that hits is pulled");
-  out.omit("break_even.outcome", "the client has no planner yet: nothing is declined");
-  out.declare("hits.counted_as", "any_prefix_hit");
-  out.declare("scheduler.integration", "none");
-  out.declare("scheduler.overlap_queue", false);
-  out.omit("scheduler.preload", "does not apply: nothing is loaded ahead");
+// What of it only a store decides.
+void declare_policies(const Conditions& c, Declaration& out) {
+  if (c.server != Server::kOwn) {
+    const bool none = c.server == Server::kNone;
+    if (none) omit_rest({"hits.", "scheduler."}, kNoStore, out);
+    omit_rest({"placement.", "mixed_use", "failure_injection"}, none ? kNoStore : kNotTold, out);
+  }
+  if (c.server != Server::kNone) {
+    out.declare("hits.counted_as", "any_prefix_hit");
+    out.declare("scheduler.integration", "none");
+    out.declare("scheduler.overlap_queue", false);
+    out.omit("scheduler.preload", "does not apply: nothing is loaded ahead");
+  }
+  if (c.server != Server::kOwn) return;
   out.declare("placement.shard_policy", {{"policy", "rendezvous"}, {"failure_domains", 1}});
   out.declare("placement.gpu_to_shard", "none");
   out.declare("placement.hot_replication", nullptr);
   out.declare("mixed_use", false);
   out.omit("mixed_use.checkpoint", "does not apply: no checkpoints beside it");
   out.declare("failure_injection", "none");
+}
+
+void declare_engine(Declaration& out) {
+  out.declare("engine.name", "none (kvbench)");
+  out.declare("engine.connector", "none");
+  out.omit("client_change", "does not apply: no engine takes part");
+  out.omit("compute_model", "nothing is computed: what prefill would cost is not part of the run");
+  out.omit("break_even", "the client has no planner yet: every block that hits is pulled");
+  out.omit("break_even.outcome", "the client has no planner yet: nothing is declined");
 }
 
 }  // namespace
@@ -278,7 +331,9 @@ Status declare_conditions(const Conditions& c, Declaration& out) {
   declare_path(c, out);
   declare_bytes(c, out);
   declare_engine(out);
-  out.result("label", emulated ? "emulated" : "measured");
+  declare_policies(c, out);
+  const bool others = c.server == Server::kOthers;  // what its tiers are nobody told
+  out.result("label", others ? "unknown" : emulated ? "emulated" : "measured");
   out.result("verified",
              {{"bytes", c.verified_bytes}, {"wrong_blocks", 0}, {"content", c.content}});
   if (c.hardware_path.empty()) {

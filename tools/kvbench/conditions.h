@@ -1,7 +1,8 @@
 // Conditions: what kvbench knows of both ends of a run, as fields of its declaration.
 //
 // What it started itself it knows; of a server that was there before, the data plane tells nothing,
-// and the fields are omitted with that reason.
+// and the fields are omitted with that reason, the label is "unknown". Where no server takes part,
+// who did the I/O are the ceilings, and what only a store has is omitted.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,10 @@ struct RunStart {
 
 enum class Server : uint8_t { kNone, kOwn, kOthers };
 
+inline constexpr const char* kNotTold =
+    "a server that was there before does not tell it over the data "
+    "plane; its operator knows (varved --print-config, kvctl)";
+
 struct Conditions {
   RunStart start;
   Server server = Server::kNone;
@@ -32,6 +37,7 @@ struct Conditions {
   std::string token;                          // never shown
   uint64_t dram_bytes = 0, target_bytes = 0;  // kOwn
   uint32_t targets = 0;
+  uint32_t drive_depth = 0;  // kNone: requests in flight of the ceilings of the drive
   uint32_t layers = 0, layer_bytes = 0, block_tokens = 0;
   uint32_t lanes = 1;
   uint32_t concurrency = 1;

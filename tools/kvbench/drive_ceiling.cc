@@ -19,6 +19,16 @@ struct DriveCeiling::Ring {
   }
 };
 
+Result<uint32_t> drive_request_bytes(uint32_t run_bytes) {
+  const uint32_t bytes = std::min(kDriveRequestBytes, run_bytes);
+  if (bytes == 0 || run_bytes % bytes != 0) {
+    return Status::invalid(
+        "bench: an extent above 256 KiB that is read from, or written to, the "
+        "drive for a ceiling must be a multiple of 256 KiB");
+  }
+  return bytes;
+}
+
 DriveCeiling::DriveCeiling(const DriveCeilingOptions& options)
     : options_(options), ring_(std::make_unique<Ring>()) {}
 
@@ -51,7 +61,7 @@ Status DriveCeiling::find_runs(uint32_t file) {
 }
 
 Result<std::unique_ptr<DriveCeiling>> DriveCeiling::open(const DriveCeilingOptions& options) {
-  VARVE_ASSERT(options.run_bytes % std::min(kDriveRequestBytes, options.run_bytes) == 0);
+  if (const auto request = drive_request_bytes(options.run_bytes); !request) return request.error();
   std::unique_ptr<DriveCeiling> ceiling(new DriveCeiling(options));
   VARVE_TRY(ceiling->buffers_, TouchedMemory::map(std::max<uint64_t>(
                                    uint64_t{options.requests_in_flight} * ceiling->request_bytes(),

@@ -19,6 +19,8 @@ namespace varve::kvbench {
 
 // FlashOptions::io_bytes_max; of extents that are smaller, a request has the extent's size.
 inline constexpr uint32_t kDriveRequestBytes = 256 * kKiB;
+// Of runs that long: kInvalid where they are no whole number of requests.
+Result<uint32_t> drive_request_bytes(uint32_t run_bytes);
 
 struct DriveCeilingOptions {
   std::vector<std::string> paths;

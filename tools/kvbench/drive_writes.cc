@@ -1,15 +1,14 @@
-// Request r goes to file r mod files, so that all of them are written at once.
+// Run r goes to file r mod files, so that all of them are written at once.
 #include "tools/kvbench/drive_writes.h"
 
 #include <fcntl.h>
 #include <liburing.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <vector>
-
-#include "tools/kvbench/drive_ceiling.h"
 
 namespace varve::kvbench {
 
@@ -46,17 +45,20 @@ class Files {
     return {};
   }
 
-  Status write(ConstByteSpan bytes) {
-    const uint64_t requests = bytes.size() / kDriveRequestBytes;
-    const uint64_t most = uint64_t{options_.requests_in_flight} * options_.files;
+  Status write(ConstByteSpan bytes, uint32_t request_bytes) {
+    const uint64_t requests = bytes.size() / request_bytes;
+    const uint64_t per_run = options_.run_bytes / request_bytes;
+    const uint64_t most = std::min<uint64_t>(uint64_t{options_.requests_in_flight} * options_.files,
+                                             options_.requests_in_flight_all);
     uint64_t started = 0, ended = 0;
     while (ended < requests) {
       for (; started < requests && started - ended < most; ++started) {
         io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
         VARVE_ASSERT(sqe != nullptr, started);
-        io_uring_prep_write(sqe, fds_[started % fds_.size()],
-                            bytes.data() + started * kDriveRequestBytes, kDriveRequestBytes,
-                            started / fds_.size() * kDriveRequestBytes);
+        const uint64_t run = started / per_run;
+        io_uring_prep_write(
+            sqe, fds_[run % fds_.size()], bytes.data() + started * request_bytes, request_bytes,
+            run / fds_.size() * options_.run_bytes + started % per_run * request_bytes);
       }
       const int submitted = io_uring_submit_and_wait(&ring_, 1);
       if (submitted < 0 && submitted != -EINTR) return Status::io("bench: submit", -submitted);
@@ -64,7 +66,7 @@ class Files {
       while (io_uring_peek_cqe(&ring_, &done) == 0) {
         const int result = done->res;
         io_uring_cqe_seen(&ring_, done);
-        if (result != static_cast<int>(kDriveRequestBytes)) {
+        if (result != static_cast<int>(request_bytes)) {
           return Status::io("bench: write", result < 0 ? -result : EIO);
         }
         ++ended;
@@ -87,12 +89,17 @@ class Files {
 
 Result<Nanos> write_to_drive(const DriveWritesOptions& options, ConstByteSpan bytes) {
   VARVE_ASSERT(options.files > 0 && options.requests_in_flight > 0);
-  VARVE_ASSERT(bytes.size() % kDriveRequestBytes == 0, bytes.size());
+  VARVE_ASSERT(options.requests_in_flight_all > 0);
+  VARVE_TRY(const uint32_t request_bytes, drive_request_bytes(options.run_bytes));
+  if (bytes.size() % options.run_bytes != 0) {
+    return Status::invalid("bench: what is written to the drive must be whole extents");
+  }
   Files files(options);
-  VARVE_RETURN_IF_ERROR(files.open(bytes.size() / options.files + kDriveRequestBytes));
+  const uint64_t runs = bytes.size() / options.run_bytes;
+  VARVE_RETURN_IF_ERROR(files.open((runs / options.files + 1) * options.run_bytes));
   const SystemClock clock;
   const Nanos begin_ns = clock.now_ns();
-  VARVE_RETURN_IF_ERROR(files.write(bytes));
+  VARVE_RETURN_IF_ERROR(files.write(bytes, request_bytes));
   return clock.now_ns() - begin_ns;
 }
 

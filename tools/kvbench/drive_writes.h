@@ -1,12 +1,13 @@
 // DriveWrites: what the disk takes from a process that does nothing else: the push's ceiling.
 //
-// O_DIRECT io_uring writes of the size that the daemon's have, to preallocated files beside its
-// targets, as many at each as the daemon keeps there, then a flush of each.
+// O_DIRECT io_uring writes of the size that the reads of DriveCeiling have, to preallocated files
+// beside the daemon's targets, run by run to one file after the other, then a flush of each.
 #pragma once
 
 #include <string>
 
 #include "common/time/time.h"
+#include "tools/kvbench/drive_ceiling.h"
 #include "tools/kvbench/working_set.h"
 
 namespace varve::kvbench {
@@ -15,8 +16,10 @@ struct DriveWritesOptions {
   enum class After : uint8_t { kRemove, kKeep };
   std::string folder;  // made by the call
   uint32_t files = 3;
-  uint32_t requests_in_flight = 8;  // at each file: FlashOptions::writes_max
-  After after = After::kRemove;     // kKeep: the files stay, 0.dat and so on
+  uint32_t requests_in_flight = 8;          // at each file: FlashOptions::writes_max
+  After after = After::kRemove;             // kKeep: the files stay, 0.dat and so on
+  uint32_t run_bytes = kDriveRequestBytes;  // = extent: all of it in one file
+  uint32_t requests_in_flight_all = ~0u;    // at all files together, at most
 };
 
 // Writes `bytes` once; how long it took until all of it was durable.

@@ -190,9 +190,13 @@ void declare_workload(const ReplayView& view, const Sums& sums, Declaration& out
   out.declare("engine.pd_disaggregated", true);
   out.declare("engine.kv_transfer_protocol",
               "through the store: prefill pushes, decode matches and pulls");
-  out.declare("persistence", {{"tier", "nvme_local"},
-                              {"medium", "files of the server's targets"},
-                              {"restart_survival_proved", false}});
+  if (run.server_pid > 0) {
+    out.declare("persistence", {{"tier", "nvme_local"},
+                                {"medium", "files of the server's targets"},
+                                {"restart_survival_proved", false}});
+  } else {
+    out.omit("persistence", kNotTold);
+  }
 }
 
 Json by_tier_json(const Times& times) {

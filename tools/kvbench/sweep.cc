@@ -19,6 +19,13 @@ constexpr const char* kContent =
     "splitmix64 of (content id, layer), every word of every block that a pull delivered, in memory "
     "that was poisoned before; the raw socket's likewise";
 
+constexpr const char* kStartedAnew =
+    "cold: blocks that nothing has touched since the server was started anew; hot: pulled once "
+    "before; both as the match before each pull answered";
+constexpr const char* kNotStartedAnew =
+    "the match before each pull answered so; hot: pulled once before; the server was not started "
+    "anew, and its counters were not looked at";
+
 struct Ceilings {
   std::unique_ptr<SocketCeiling> socket;
   std::unique_ptr<DriveCeiling> drive;  // none where the server is not ours
@@ -196,12 +203,9 @@ Status run_extent(uint32_t extent_kib, const SweepPlan& plan, Sweep& sweep) {
 
 void declare_sweep(const Sweep& sweep, Declaration& out) {
   const SweepOptions& options = sweep.options;
-  const bool cold = wants(options, "cold");
   out.declare("cache_state", "per_cell");
   out.declare("cache_state_proof",
-              {{"method",
-                "cold: blocks that nothing has touched since the server was started anew; "
-                "hot: pulled once before; both as the match before each pull answered"},
+              {{"method", sweep.server->is_own() ? kStartedAnew : kNotStartedAnew},
                {"prefill_bytes", sweep.pushed_bytes}});
   out.declare("engine.pd_disaggregated", false);
   out.omit("engine.kv_transfer_protocol", "does not apply: one worker pushes and pulls");
@@ -218,10 +222,13 @@ void declare_sweep(const Sweep& sweep, Declaration& out) {
   out.omit("workload.session", "does not apply: no conversations in a sweep");
   out.omit("workload.duration", "each cell has its repetitions; no time is fixed");
   omit_rest({"workload."}, "does not apply: a sweep has shapes, not tokens of requests", out);
-  const bool proved = cold && sweep.server->is_own();
-  out.declare("persistence", {{"tier", "nvme_local"},
-                              {"medium", "files of the server's targets"},
-                              {"restart_survival_proved", proved}});
+  if (sweep.server->is_own()) {
+    out.declare("persistence", {{"tier", "nvme_local"},
+                                {"medium", "files of the server's targets"},
+                                {"restart_survival_proved", wants(options, "cold")}});
+  } else {
+    out.omit("persistence", kNotTold);
+  }
   Json cells = Json::array();
   for (const Cell& cell : sweep.cells)
     cells.push_back(cell.json());

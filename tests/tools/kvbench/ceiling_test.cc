@@ -36,6 +36,25 @@ TEST(Ceiling, AQuickRunHasFourRatesAndAValidDeclaration) {
   std::filesystem::remove_all(options.folder);
 }
 
+TEST(Ceiling, SetsThatAreNoWholeNumberOfRequestsAreMeasuredOrRefusedByAnError) {
+  CeilingOptions options;
+  options.blocks = options.layers = options.rounds = 1;
+  options.depth = 3;
+  options.folder = std::filesystem::read_symlink("/proc/self/exe").string() + ".odd";
+  options.json_path = testing::TempDir() + "/kvbench_ceiling_odd.json";
+  for (const uint32_t layer_kib : {64u, 768u}) {  // one request of 64 KiB; one run in one file
+    options.layer_kib = layer_kib;
+    ASSERT_EQ(run_ceiling(options, start_of_test()), 0) << layer_kib;
+    std::ifstream file(options.json_path);
+    const Json declared = Json::parse(file)["declaration"];
+    EXPECT_EQ(declared["io[].queue_depth"]["nvme_local"]["total"], 3);
+    EXPECT_EQ(declared["io[].block_bytes"]["nvme_local"]["max"], std::min(layer_kib, 256u) * 1024);
+  }
+  options.layer_kib = 320;
+  EXPECT_EQ(run_ceiling(options, start_of_test()), 1);
+  std::filesystem::remove_all(options.folder);
+}
+
 TEST(Ceiling, WhatCannotBeMeasuredHasNoResult) {
   CeilingOptions options;
   options.quick = true;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 namespace varve::kvbench {
 namespace {
@@ -36,6 +37,14 @@ std::vector<std::string> problems_of(const Conditions& conditions) {
   return declaration.problems();
 }
 
+std::set<std::string> declared_of(const Declaration& declaration) {
+  std::set<std::string> fields;
+  const Json declared = declaration.document()["declaration"];
+  for (const auto& [field, value] : declared.items())
+    fields.insert(field);
+  return fields;
+}
+
 TEST(Conditions, EveryFieldOfThemIsSaidForEveryKindOfServer) {
   for (const Server server : {Server::kNone, Server::kOwn, Server::kOthers})
     EXPECT_EQ(problems_of(conditions_of(server)), std::vector<std::string>());
@@ -44,10 +53,50 @@ TEST(Conditions, EveryFieldOfThemIsSaidForEveryKindOfServer) {
 TEST(Conditions, AServerOfOthersIsNotDescribed) {
   Declaration declaration;
   ASSERT_TRUE(declare_conditions(conditions_of(Server::kOthers), declaration).ok());
+  const std::set<std::string> ours = {"topology.kind",
+                                      "virtualization",
+                                      "os",
+                                      "division",
+                                      "transfer.granularity",
+                                      "transfer.order",
+                                      "network.present",
+                                      "network.medium",
+                                      "network.gpudirect_rdma",
+                                      "network.congestion_control",
+                                      "network.congestion_params",
+                                      "network.pacing",
+                                      "network.transport_library",
+                                      "network.emulation",
+                                      "interface",
+                                      "proprietary_transport",
+                                      "tensor.layout",
+                                      "tensor.bytes_per_token",
+                                      "tensor.data_source",
+                                      "accuracy.context_intensive",
+                                      "accuracy.access_pattern",
+                                      "memory.resident_copies",
+                                      "engine.name",
+                                      "engine.connector",
+                                      "engine.params",
+                                      "hits.counted_as",
+                                      "scheduler.integration",
+                                      "scheduler.overlap_queue"};
+  EXPECT_EQ(declared_of(declaration), ours) << "what only the server knows is not among them";
+  EXPECT_EQ(declaration.document()["results"]["label"], "unknown");
+}
+
+TEST(Conditions, OfARunWithoutAStoreTheCeilingsIoIsDeclaredAndNoDaemons) {
+  Conditions c = conditions_of(Server::kNone);
+  c.drive_depth = 7;
+  Declaration declaration;
+  ASSERT_TRUE(declare_conditions(c, declaration).ok());
   const Json declared = declaration.document()["declaration"];
-  EXPECT_FALSE(declared.contains("tiers[].capacity_bytes"));
-  EXPECT_FALSE(declared.contains("io[].mechanism"));
-  EXPECT_TRUE(declared.contains("network.medium"));
+  EXPECT_EQ(declared["io[].queue_depth"]["nvme_local"]["total"], 7);
+  EXPECT_EQ(declared["io[].uring"]["nvme_local"]["registered_files"], false);
+  const std::set<std::string> keys = declared_of(declaration);
+  for (const char* field : {"transfer.staging", "network.pacing", "placement.shard_policy",
+                            "hits.counted_as", "interface", "tiers[].name"})
+    EXPECT_EQ(keys.count(field), 0u) << field;
 }
 
 TEST(Conditions, ALoadedMachineIsAWarningInTheDocument) {
