@@ -51,8 +51,8 @@ struct OpOptions {
   Nanos sibling_ns_max = 60 * kSecond;  // a run that lacks a rank for longer is dropped
   uint64_t epoch = 1;
   uint64_t hash_seed = 0;  // see BlockHash
-  // Those of the start: what recovery finds of others has no reader. One that comes later has
-  // nothing to be found.
+  // What recovery finds of others has no reader. Those of the start, less those that a purge which
+  // is walked has dropped since; one that comes later has nothing to be found.
   flash::DomainIds domains;
   Scheme scheme;
   int32_t buffer_index = -1;                        // registered buffer that covers the arena
