@@ -42,9 +42,11 @@ def retried(rows):
 def follow_report(rows):
     """How long before the end of its push a follower had the first layer, and after it the last."""
     good = [r for r in rows if not r["error"] and r["failed_blocks"] == 0]
-    early = [r["computed_at_ns"] - r["first_layer_at_ns"] for r in good]
+    early = [r["computed_at_ns"] - r["first_layer_at_ns"] for r in good if r["first_layer_at_ns"]]
     late = [max(0, r["done_at_ns"] - r["pushed_at_ns"]) for r in good]
-    return {"pushes": len(rows), "to_the_end": len(good), "blocks": total(good, "pulled_blocks"),
+    # Times are of those that got to the end alone; how many did not stands beside them.
+    return {"pushes": len(rows), "to_the_end": len(good), "failed": len(rows) - len(good),
+            "blocks": total(good, "pulled_blocks"),
             "first_layer_before_the_last_was_computed": spread(early),
             "end_after_the_push": spread(late)}
 

@@ -78,6 +78,17 @@ bool Worker::check_layer(uint32_t slot, uint32_t layer) const {
   return difference == 0;
 }
 
+// What a pull or a follow does not write must not be taken for what it has: the memory may still
+// hold the same block of the request before.
+void Worker::poison(const std::vector<uint32_t>& slots) {
+  for (const uint32_t slot : slots) {
+    for (uint32_t l = 0; l < options_.layers; ++l) {
+      for (uint32_t at = 0; at < options_.layer_bytes; at += kPageBytes)
+        store(bytes(slot, l), at, ~word(content_[slot], l, at / 8));
+    }
+  }
+}
+
 bool Worker::check_block(uint32_t slot) const {
   bool right = true;
   for (uint32_t l = 0; l < options_.layers; ++l)
@@ -135,6 +146,7 @@ Status Worker::try_follow(const std::vector<FollowTag>& tags, RequestReport& rep
     request.slots.push_back(static_cast<uint32_t>(at - ids_.begin()));
   }
   const std::vector<uint32_t> slots = request.slots;
+  poison(slots);
   report.blocks = static_cast<uint32_t>(tags.size());
   const Nanos started = now_ns();
   VARVE_TRY(const OpId op, client_->follow(std::move(request)));
@@ -204,6 +216,7 @@ Status Worker::pull(uint32_t blocks, uint64_t lease, RequestReport& report) {
   request.layout = &layout_;
   request.lease = lease;
   request.deadline_ns = kOpDeadline;
+  poison(request.slots);
   const Nanos started = now_ns();
   VARVE_TRY(const OpId op, client_->pull(std::move(request)));
   VARVE_TRY(const Event pulled, client_->wait(op, 2 * kOpDeadline));

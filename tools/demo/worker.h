@@ -66,6 +66,7 @@ class Worker {
   Status push(uint32_t first, RequestReport& report, const OnGranted& on_granted);
   void compute(uint32_t first, uint32_t layer);
   void tell_granted(OpId push, const OnGranted& on_granted);
+  void poison(const std::vector<uint32_t>& slots);
   bool check_block(uint32_t slot) const;
   bool check_layer(uint32_t slot, uint32_t layer) const;
   ByteSpan bytes(uint32_t slot, uint32_t layer) const;

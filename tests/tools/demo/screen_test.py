@@ -85,6 +85,7 @@ class ReportTest(unittest.TestCase):
         of["followed"][0]["error"] = "cancelled: x"
         follows = result(of=of)["follows"]
         self.assertEqual((follows["pushes"], follows["to_the_end"]), (1, 0))
+        self.assertEqual(follows["failed"], 1)
 
     def test_the_screen_fits(self):
         for line in screen.screen_of(result()).split("\n"):
