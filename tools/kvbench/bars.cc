@@ -124,9 +124,14 @@ Bar run_coded_bar(const std::string& name, const BarsOptions& options, const std
 // Runs one bar by name in an empty folder of its own.
 Bar run_bar(const std::string& name, const BarsOptions& options, Measured& measured) {
   const std::string folder = options.folder + "/" + name;
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
   Bar bar;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    bar.name = name;
+    bar.refused = "the work folder cannot be made: " + error.message();
+    return bar;
+  }
   IndexBarOptions index;
   RecoveryBarOptions recovery;
   EcBarOptions ec;
@@ -155,7 +160,7 @@ Bar run_bar(const std::string& name, const BarsOptions& options, Measured& measu
   if (name == "ec_fused_4+2") bar = ec_fused_bar(ec);
   if (name == "ec_decode_4+2") bar = ec_decode_bar(ec);
   if (bar.name.empty()) bar = run_coded_bar(name, options, folder, measured);
-  std::filesystem::remove_all(folder);
+  std::filesystem::remove_all(folder, error);
   return bar;
 }
 
@@ -175,17 +180,18 @@ std::vector<std::string> bars_of(const std::vector<std::string>& asked) {
 
 }  // namespace
 
-int run_bars(BarsOptions options) {
+int run_bars(BarsOptions options, const std::string& run_id) {
   options.only = bars_of(options.only);
   auto folder = work_folder(options.folder);
   if (!folder) {
     std::cerr << "kvbench: " << folder.error().what() << ": " << options.folder << "\n";
     return 1;
   }
-  options.folder = *folder;
+  // Of this run alone: what else lies in the folder is not ours to remove.
+  options.folder = *folder + "/bars-" + run_id;
   const auto pull = pull_options(options, options.folder);
   const auto declaration =
-      declare_bars({pull.shape, pull.lanes, pull.rounds, options.folder, options.quick});
+      declare_bars({pull.shape, pull.lanes, pull.rounds, *folder, options.quick});
   for (const auto& [key, value] : declaration)
     std::cout << "declare " << key << " " << value << "\n";
   std::cout << std::endl;
@@ -197,6 +203,8 @@ int run_bars(BarsOptions options) {
     std::cout << bars.back().details() << bars.back().line() << std::endl;
     refused = refused || !bars.back().has_value();
   }
+  std::error_code ignored;
+  std::filesystem::remove_all(options.folder, ignored);
   if (!options.json_path.empty()) {
     std::ofstream file(options.json_path);
     file << to_json(declaration, bars);

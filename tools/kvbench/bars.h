@@ -22,6 +22,6 @@ struct BarsOptions {
 
 CLI::App* add_bars(CLI::App& app, BarsOptions& options);
 // Exit code. 0: every bar has a number, ok or short; 1: a bar was refused.
-int run_bars(BarsOptions options);
+int run_bars(BarsOptions options, const std::string& run_id);
 
 }  // namespace varve::kvbench

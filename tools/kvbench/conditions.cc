@@ -55,9 +55,13 @@ void declare_own_tiers(const Conditions& c, bool emulated, Declaration& out) {
     return static_cast<double>(c.pushed_bytes) / static_cast<double>(capacity);
   };
   const auto both = [](const Json& value) { return Json{{"dram", value}, {"nvme_local", value}}; };
-  out.declare("tiers[].capacity_bytes", {{"dram", c.dram_bytes}, {"nvme_local", flash_bytes}});
+  const uint64_t cache_bytes = c.dram_bytes / 2;
+  out.declare("tiers[].capacity_bytes", {{"dram", cache_bytes}, {"nvme_local", flash_bytes}});
+  out.omit_part("tiers[].capacity_bytes", "what of them is heads and reserves",
+                "dram: at most half of the arena of --dram-bytes stays as cache; nvme_local: the "
+                "targets as they were made");
   out.declare("tiers[].working_set_ratio",
-              {{"dram", ratio(c.dram_bytes)}, {"nvme_local", ratio(flash_bytes)}});
+              {{"dram", ratio(cache_bytes)}, {"nvme_local", ratio(flash_bytes)}});
   Json flash = {{"emulated", emulated}};
   if (emulated) flash["why"] = "the drive below the targets is a virtual one";
   out.declare("tiers[].emulated", {{"dram", {{"emulated", false}}}, {"nvme_local", flash}});

@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (*bars_command) return run_bars(bars);
+  if (*bars_command) return run_bars(bars, start.run_id);
   if (*ceiling_command) return run_ceiling(ceiling, start);
   if (*replay_command) return run_replay(replay, start);
   if (*sweep_command) return run_sweep(sweep, start);

@@ -52,6 +52,20 @@ void note_end(const Result<Event>& ended, Nanos before_ns, Nanos elapsed_ns, Pla
   out.failed = code_of(ended) != Code::kOk;
 }
 
+uint32_t note_blocks(const std::vector<Code>& codes, uint32_t blocks, PlayedPull& out) {
+  uint32_t have = 0;
+  for (uint32_t i = 0; i < blocks; ++i) {
+    if (i >= codes.size() || codes[i] != Code::kOk) {
+      ++out.failed_blocks;
+      continue;
+    }
+    if (have == i) ++have;
+    ++out.blocks;
+    out.slots.push_back(i);
+  }
+  return have;
+}
+
 void Outcomes::count(Code code) {
   ++ops;
   if (code == Code::kOk) {
@@ -140,8 +154,8 @@ void Player::serve(uint32_t worker, uint32_t index, Nanos origin_ns) {
 uint32_t Player::compare(uint32_t prompt) const {
   const WorkingSet& set = *seats_[workers_[prompt]].set;
   uint32_t wrong = 0;
-  for (uint32_t i = 0; i < played_[prompt].decode.blocks; ++i)
-    wrong += set.slot_is(i, prompts_[prompt].content[i]) ? 0 : 1;
+  for (const uint32_t slot : played_[prompt].decode.slots)
+    wrong += set.slot_is(slot, prompts_[prompt].content[slot]) ? 0 : 1;
   return wrong;
 }
 
@@ -210,14 +224,10 @@ uint32_t Player::pull_blocks(const Turn& turn, PullRequest request, Played& play
     return 0;
   }
   const Nanos compare_ns = clock_.now_ns();
-  uint32_t have = 0;
-  for (uint32_t i = 0; i < blocks; ++i) {
-    const bool came = i < pulled->codes.size() && pulled->codes[i] == Code::kOk;
-    if (came && have == i) ++have;
-    pull.blocks += came ? 1 : 0;
-    pull.failed_blocks += came ? 0 : 1;
-    if (!came || part_ == PlayPart::kPullOnly) continue;
-    if (!set.slot_is(i, prompts_[turn.prompt].content[i])) ++played.wrong_blocks;
+  const uint32_t have = note_blocks(pulled->codes, blocks, pull);
+  if (part_ != PlayPart::kPullOnly) {
+    for (const uint32_t slot : pull.slots)
+      played.wrong_blocks += set.slot_is(slot, prompts_[turn.prompt].content[slot]) ? 0 : 1;
   }
   played.own_work_ns += clock_.now_ns() - compare_ns;
   return have;

@@ -53,6 +53,7 @@ struct PlayedPull {
   bool failed = false;  // the op or its match did not end well
   uint64_t bytes = 0;
   uint32_t blocks = 0, failed_blocks = 0;
+  std::vector<uint32_t> slots;                 // of the blocks that came
   uint32_t dram_blocks = 0, flash_blocks = 0;  // as the match answered
 };
 
@@ -73,6 +74,10 @@ struct Played {
 // What a pull tells of an op that began `before_ns` after the origin and ended, in an event or
 // without one, `elapsed_ns` after it had begun. Pure.
 void note_end(const Result<Event>& ended, Nanos before_ns, Nanos elapsed_ns, PlayedPull& out);
+
+// Which of the `blocks` first slots came, as the op's codes say; returns how many came before the
+// first that did not. Pure.
+uint32_t note_blocks(const std::vector<Code>& codes, uint32_t blocks, PlayedPull& out);
 
 enum class PlayPart : uint8_t {
   kWhole,     // what engines do with a request

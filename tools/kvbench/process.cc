@@ -87,16 +87,11 @@ Result<std::string> work_folder(const std::string& asked) {
 }
 
 Nanos cpu_ns(pid_t pid) {
-  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
-  const size_t name_end = text.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string skipped;
-  for (int i = 3; i < 14; ++i)
-    fields >> skipped;  // fields are counted from 1; utime is the 14th
-  uint64_t user = 0, system = 0;
-  fields >> user >> system;
-  return (user + system) * (kSecond / static_cast<uint64_t>(sysconf(_SC_CLK_TCK)));
+  clockid_t clock = 0;
+  timespec now{};
+  if (pid <= 0 || ::clock_getcpuclockid(pid, &clock) != 0) return 0;
+  if (::clock_gettime(clock, &now) != 0) return 0;
+  return static_cast<Nanos>(now.tv_sec) * kSecond + static_cast<Nanos>(now.tv_nsec);
 }
 
 Nanos own_cpu_ns() {

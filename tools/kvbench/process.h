@@ -25,7 +25,7 @@ std::string varved_path();  // of the daemon that was built beside it
 // `asked`, or bench-data beside the build: made, absolute.
 Result<std::string> work_folder(const std::string& asked);
 
-// User and system time of a process so far; 0 when it is gone.
+// CPU time of a process so far, all threads; 0 when it is gone or cannot be seen.
 Nanos cpu_ns(pid_t pid);
 Nanos own_cpu_ns();  // of this one, all threads, finer
 

@@ -37,6 +37,15 @@ struct Rounds {
 };
 
 // `ceiling` answers how long it took; its bytes were checked. `server` is the pid it burns in.
+// A process that took no time at all was not looked at.
+Status add_cpu(Nanos before_ns, Nanos after_ns, double gigabytes, std::vector<double>& out) {
+  if (before_ns == 0 || after_ns <= before_ns) {
+    return Status::unavailable("bench: the CPU time of the other process cannot be read");
+  }
+  out.push_back(static_cast<double>(after_ns - before_ns) / 1e9 / gigabytes);
+  return {};
+}
+
 template <class Ceiling>
 Status run_rounds(uint32_t count, WorkingSet& set, Puller& puller, pid_t daemon, pid_t other,
                   Ceiling ceiling, Rounds& rounds) {
@@ -47,16 +56,13 @@ Status run_rounds(uint32_t count, WorkingSet& set, Puller& puller, pid_t daemon,
   const auto run_ceiling = [&]() -> Status {
     const Nanos cpu_before_ns = cpu_ns(other);
     VARVE_TRY(ceiling_ns, ceiling());
-    rounds.ceiling_cpu.push_back(static_cast<double>(cpu_ns(other) - cpu_before_ns) / 1e9 /
-                                 gigabytes);
-    return {};
+    return add_cpu(cpu_before_ns, cpu_ns(other), gigabytes, rounds.ceiling_cpu);
   };
   const auto run_pull = [&]() -> Status {
     set.poison();
     const Nanos cpu_before_ns = cpu_ns(daemon);
     VARVE_TRY(pulled, puller.pull());
-    rounds.pull_cpu.push_back(static_cast<double>(cpu_ns(daemon) - cpu_before_ns) / 1e9 /
-                              gigabytes);
+    VARVE_RETURN_IF_ERROR(add_cpu(cpu_before_ns, cpu_ns(daemon), gigabytes, rounds.pull_cpu));
     if (set.wrong_extents() != 0) return Status::corrupt("bench: a pull delivered wrong bytes");
     return {};
   };

@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint64_t kCeilingBytesMin = 64 * kMiB;  // of a round: shorter ones measure the start
 constexpr uint32_t kCeilingRepeatsMax = 16;
+constexpr double kPlayMsMax = 30.0 * 24 * 3600 * 1000;  // of an open loop
 
 Result<trace::Trace> trace_of(const ReplayOptions& options) {
   if (options.trace_path.empty()) return trace::generate_trace(options.requests, options.seed);
@@ -65,7 +66,11 @@ Status play_round(const ReplayOptions& options, const ReplayPlan& plan, Slice sl
   const auto times = run_load(load_options(options), requests, pacer, player);
   run.rounds.back().took_ns = pacer.now_ns() - begin_ns;
   run.client_cpu_ns += own_cpu_ns() - own_ns;
-  if (run.server_pid > 0) run.server_cpu_ns += cpu_ns(run.server_pid) - daemon_ns;
+  if (run.server_pid > 0) {
+    const Nanos after_ns = cpu_ns(run.server_pid);
+    if (after_ns == 0) return Status::unavailable("kvbench: varved is gone");
+    run.server_cpu_ns += after_ns - daemon_ns;
+  }
   run.times.insert(run.times.end(), times.begin(), times.end());
   std::vector<Span> pulls;
   for (uint32_t i = slice.first; i < slice.first + slice.count; ++i) {
@@ -110,6 +115,7 @@ Status play_all(const ReplayOptions& options, const ReplayPlan& plan, SocketCeil
 Status measure(const ReplayOptions& options, const RunStart& start, Declaration& out,
                std::vector<std::string>& lines) {
   VARVE_TRY(const trace::Trace trace, trace_of(options));
+  VARVE_RETURN_IF_ERROR(check_times(options, trace));
   const ReplayPlan plan = plan_of(trace, options.blocks_max, options.speedup);
   PlayerOptions playing;
   playing.lanes = options.lanes;
@@ -146,6 +152,20 @@ Status measure(const ReplayOptions& options, const RunStart& start, Declaration&
 }
 
 }  // namespace
+
+Status check_times(const ReplayOptions& options, const trace::Trace& trace) {
+  if (options.loop != "open" || trace.requests.empty()) return {};
+  if (!trace.timed) {
+    return Status::invalid(
+        "kvbench: requests of the trace have no timestamp, so none are due: "
+        "--loop closed");
+  }
+  const uint64_t lasts_ms = trace.requests.back().time_ms - trace.requests.front().time_ms;
+  if (static_cast<double>(lasts_ms) / options.speedup > kPlayMsMax) {
+    return Status::invalid("kvbench: an open loop would play for longer than 30 days: --speedup");
+  }
+  return {};
+}
 
 ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedup) {
   VARVE_ASSERT(blocks_max > 0 && speedup > 0);

@@ -42,6 +42,9 @@ struct ReplayPlan {
 };
 ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedup);
 
+// Whether an open loop can keep the times of the trace: it has them, and they come to an end. Pure.
+Status check_times(const ReplayOptions& options, const trace::Trace& trace);
+
 struct Slice {  // of the prompts
   uint32_t first = 0, count = 0;
 };

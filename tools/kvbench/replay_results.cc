@@ -116,10 +116,10 @@ double share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-std::vector<double> tokens_of(const trace::Trace& trace, uint32_t trace::TraceRequest::*field) {
+std::vector<double> played_tokens(const ReplayPlan& plan) {
   std::vector<double> tokens;
-  for (const trace::TraceRequest& request : trace.requests)
-    tokens.push_back(request.*field);
+  for (const Prompt& prompt : plan.prompts)
+    tokens.push_back(static_cast<double>(prompt.content.size() * trace::kTraceBlockTokens));
   return tokens;
 }
 
@@ -129,22 +129,18 @@ void declare_source(const ReplayView& view, Declaration& out) {
                  {"source", trace.source}};
   if (options.trace_path.empty()) {
     source["generator"] =
-        "conversations: 45 % of requests continue one of 64 open ones and repeat "
-        "its blocks, tokens by the published quantiles of a chat trace";
+        "conversations: 45 % of requests continue one of 64 open ones, repeat its blocks and add a "
+        "quarter of a draw; a first request has the tokens of a draw by the published quantiles of "
+        "a chat trace, so that prompts as a whole do not have these quantiles";
     source["seed"] = options.seed;
   } else {
     source["sha256"] = sha256_of_files(options.trace_path);
   }
   out.declare("workload.source", source);
-  out.declare("workload.input_tokens",
-              stats_json(tokens_of(trace, &trace::TraceRequest::input_tokens)));
-  if (options.trace_path.empty()) {
-    out.omit("workload.output_tokens",
-             "the generator makes no outputs; a replay plays inputs only");
-  } else {
-    out.declare("workload.output_tokens",
-                stats_json(tokens_of(trace, &trace::TraceRequest::output_tokens)));
-  }
+  out.declare("workload.input_tokens", stats_json(played_tokens(plan)));
+  out.omit_part("workload.input_tokens", "those of the trace",
+                "what is played is declared: whole blocks, at most --blocks-max of a prompt");
+  out.omit("workload.output_tokens", "a replay plays inputs only");
   out.declare("workload.prefix_length", stats_json(plan.prefix_tokens));
   if (plan.sessions > 0) {
     const bool open = options.loop == "open";
@@ -172,10 +168,11 @@ void declare_workload(const ReplayView& view, const Sums& sums, Declaration& out
   const Nanos took_ns =
       std::accumulate(run.rounds.begin(), run.rounds.end(), Nanos{0},
                       [](Nanos sum, const ReplayRound& round) { return sum + round.took_ns; });
-  out.declare("workload.duration", {{"warmup_s", 0},
-                                    {"duration_s", static_cast<double>(took_ns) / 1e9},
-                                    {"repetitions", run.rounds.size()},
-                                    {"seed", options.seed}});
+  Json duration = {{"warmup_s", 0},
+                   {"duration_s", static_cast<double>(took_ns) / 1e9},
+                   {"repetitions", run.rounds.size()}};
+  if (options.trace_path.empty()) duration["seed"] = options.seed;
+  out.declare("workload.duration", duration);
   out.declare("workload.tenants", {{"count", 1}, {"cross_tenant_sharing", false}});
   out.declare("workload.access_mix",
               {{"read_bytes", sums.pulled_bytes},
@@ -293,6 +290,8 @@ void declare_results(const ReplayView& view, const Summary& summary, Declaration
                        {{"dram", sums.dram_blocks * block_bytes},
                         {"nvme_local", sums.flash_blocks * block_bytes}}},
                       {"tokens", sums.hit_blocks * trace::kTraceBlockTokens}});
+  out.omit_part("results.hits", "bytes_by_tier of prefill and of decode, each",
+                "they are of both together; blocks, rate and tokens are prefill's");
   out.omit_part("results.hits", "beneficial",
                 "without a curve of recompute nobody knows which hits were worth their pull");
   out.result("recompute", {{"avoided_tokens", sums.hit_blocks * trace::kTraceBlockTokens}});

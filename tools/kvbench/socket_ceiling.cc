@@ -6,6 +6,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -19,7 +20,8 @@ namespace varve::kvbench {
 
 namespace {
 
-constexpr uint32_t kHeadBytes = 112;  // prefix, frame head and DATA body, nearly
+constexpr uint32_t kHeadBytes = 112;          // prefix, frame head and DATA body, nearly
+constexpr Nanos kSenderWait = 600 * kSecond;  // it makes its bytes before it connects
 constexpr uint32_t kPiecesMax = kPieceBytes / kPageOfLayerBytes;
 
 Status set_up(int fd, const std::string& congestion) {
@@ -151,14 +153,29 @@ Result<std::unique_ptr<SocketCeiling>> SocketCeiling::start(const SocketCeilingO
   std::unique_ptr<SocketCeiling> ceiling(new SocketCeiling);
   ceiling->options_ = options;
   ceiling->pid_ = pid;
-  for (uint32_t i = 0; pid > 0 && i < options.connections; ++i) {
-    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) break;
-    ceiling->sockets_.push_back(fd);
-  }
+  const Status accepted = pid < 0 ? Status::io("bench: fork", errno) : ceiling->accept(listener);
   (void)::close(listener);
-  if (ceiling->sockets_.size() != options.connections) return Status::io("bench: accept", errno);
+  if (!accepted.ok()) return accepted;
   return ceiling;
+}
+
+// A sender that ends before it has connected is an error, not something to wait for.
+Status SocketCeiling::accept(int listener) {
+  const SystemClock clock;
+  const Nanos until_ns = clock.now_ns() + kSenderWait;
+  while (sockets_.size() < options_.connections) {
+    if (clock.now_ns() > until_ns) return Status::timed_out("bench: the raw sender stays away");
+    pollfd wait = {listener, POLLIN, 0};
+    if (::poll(&wait, 1, 100) > 0) {
+      const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+      if (fd < 0) return Status::io("bench: accept", errno);
+      sockets_.push_back(fd);
+    } else if (::waitpid(pid_, nullptr, WNOHANG) != 0) {
+      pid_ = -1;  // nobody's any more
+      return Status::unavailable("bench: the raw sender ended before it connected: no memory?");
+    }
+  }
+  return {};
 }
 
 SocketCeiling::~SocketCeiling() {

@@ -47,6 +47,7 @@ class SocketCeiling {
 
  private:
   SocketCeiling() = default;
+  Status accept(int listener);
   SocketCeilingOptions options_;
   std::vector<int> sockets_;
   pid_t pid_ = -1;

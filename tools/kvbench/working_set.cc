@@ -8,13 +8,29 @@
 
 #include <cerrno>
 
+#include "tools/kvbench/machine.h"
+#include "tools/kvbench/process.h"
+
 namespace varve::kvbench {
 
 namespace {
 constexpr uint64_t kPoison = 0xDEADF00DDEADF00Dull;  // content() would have to hit it by chance
+
+// ~0 where the machine does not say.
+uint64_t available_bytes() {
+  const std::string text = first_line_after(read_file("/proc/meminfo"), "MemAvailable");
+  const uint64_t kib = std::strtoull(text.c_str(), nullptr, 10);
+  return kib == 0 ? ~uint64_t{0} : kib * kKiB;
 }
 
+}  // namespace
+
 Result<std::unique_ptr<TouchedMemory>> TouchedMemory::map(uint64_t bytes) {
+  if (bytes > available_bytes()) {
+    return Status::invalid(
+        "bench: more memory is asked for than the machine has available; ask "
+        "for fewer blocks, layers or bytes");
+  }
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return Status::io("bench: mmap", errno);
   // Huge pages where they are to be had: the same advice for everything that is measured.

@@ -27,7 +27,7 @@ struct WorkingSetShape {
   uint32_t extents() const { return blocks * layers; }
 };
 
-// Memory that is mapped, zero and touched.
+// Memory that is mapped, zero and touched; refused where the machine has not so much available.
 class TouchedMemory {
  public:
   static Result<std::unique_ptr<TouchedMemory>> map(uint64_t bytes);

@@ -40,7 +40,7 @@ void cut(TraceRequest& request, Trace& trace) {
   request.ids.resize(kTraceBlocksMax);
 }
 
-Result<TraceRequest> parse_line(const std::string& line) {
+Result<TraceRequest> parse_line(std::string_view line, Trace& trace) {
   const Json json = Json::parse(line, nullptr, false);
   TraceRequest request;
   if (!ids_of(json, request.ids)) {
@@ -48,6 +48,8 @@ Result<TraceRequest> parse_line(const std::string& line) {
   }
   if (json.contains("timestamp") && json["timestamp"].is_number_unsigned()) {
     request.time_ms = json["timestamp"].get<uint64_t>();
+  } else {
+    trace.timed = false;
   }
   request.input_tokens = tokens_of(json, "input_length");
   request.output_tokens = tokens_of(json, "output_length");
@@ -185,10 +187,14 @@ Result<Trace> read_trace(const std::string& path, uint32_t requests) {
   if (!file) return Status::invalid("trace: the file cannot be opened");
   Trace trace;
   trace.source = path;
-  std::string line;
-  while (trace.requests.size() < requests && std::getline(file, line)) {
-    if (line.empty()) continue;
-    VARVE_TRY(TraceRequest request, parse_line(line));
+  std::vector<char> line(kTraceLineBytesMax);
+  while (trace.requests.size() < requests) {
+    file.getline(line.data(), static_cast<std::streamsize>(line.size()));
+    if (file.gcount() == 0) break;
+    if (file.fail()) return Status::invalid("trace: a line is longer than 1 MiB");
+    const std::string_view text(line.data());
+    if (text.empty()) continue;
+    VARVE_TRY(TraceRequest request, parse_line(text, trace));
     cut(request, trace);
     trace.requests.push_back(std::move(request));
   }

@@ -23,6 +23,7 @@ inline constexpr uint32_t kTraceBlockTokens = 512;
 inline constexpr uint32_t kTraceRequestsMax = 100000;
 inline constexpr uint32_t kTraceBlocksMax = 1024;  // per request; of longer ones the rest is cut
 inline constexpr uint32_t kTraceSessionsMax = 1000;
+inline constexpr uint64_t kTraceLineBytesMax = 1 * kMiB;   // of JSON lines
 inline constexpr uint64_t kTraceFileBytesMax = 64 * kMiB;  // of a session
 inline constexpr uint32_t kNoSession = ~0u;
 
@@ -37,6 +38,7 @@ struct TraceRequest {
 struct Trace {
   std::string source;                  // shown to the user
   std::vector<TraceRequest> requests;  // in order of their times
+  bool timed = true;                   // every request has a time
   uint64_t cut_blocks = 0;             // beyond kTraceBlocksMax of their request
 
   uint64_t blocks() const;
@@ -45,7 +47,8 @@ struct Trace {
   uint64_t hits_possible(uint32_t warm = 0) const;
 };
 
-// JSON lines. kInvalid when a line is wrong.
+// JSON lines. kInvalid when a line is wrong, or too long. Where one has no timestamp that is a
+// whole number, its time is 0 and the trace is not `timed`.
 Result<Trace> read_trace(const std::string& path, uint32_t requests);
 // Agent sessions: a file, or all session_*.json of a folder; they begin together, and their
 // requests are merged by time.

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
 
 namespace varve::kvbench {
 namespace {
@@ -19,6 +21,22 @@ TEST(Bars, NamesAndTheGroupAreTaken) {
   EXPECT_EQ(options.rounds, 3u);
   EXPECT_EQ(options.lanes, 2u);
   EXPECT_TRUE(options.quick);
+}
+
+TEST(Bars, WhatLiesInTheWorkFolderIsNotRemoved) {
+  const std::string folder = testing::TempDir() + "/kvbench_bars";
+  const std::string kept = folder + "/ec_encode_4+2/notes.txt";
+  std::filesystem::create_directories(folder + "/ec_encode_4+2");
+  std::ofstream(kept) << "mine";
+  BarsOptions options;
+  options.folder = folder;
+  options.only = {"ec_encode_4+2"};
+  options.quick = true;
+  options.rounds = 1;
+  EXPECT_EQ(run_bars(options, "1"), 0);
+  EXPECT_TRUE(std::filesystem::exists(kept));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/bars-1"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Bars, AnUnknownBarIsWrongUse) {

@@ -39,6 +39,15 @@ TEST(Player, APullThatFailsHasTheTimeUntilThatWasKnown) {
   EXPECT_TRUE(half.failed);
 }
 
+TEST(Player, OfAPartOfAPullOnlyWhatCameIsCompared) {
+  PlayedPull pull;
+  const std::vector<Code> codes = {Code::kOk, Code::kUnavailable, Code::kOk};
+  EXPECT_EQ(note_blocks(codes, 4, pull), 1u) << "what is usable ends at the first that is missing";
+  EXPECT_EQ(pull.slots, (std::vector<uint32_t>{0, 2})) << "slot 1 is no corruption: it never came";
+  EXPECT_EQ(pull.blocks, 2u);
+  EXPECT_EQ(pull.failed_blocks, 2u);
+}
+
 TEST(Player, APullThatEndsWellHasTheTimesOfItsEvent) {
   Event event;
   event.first_layer_ns = 10;

@@ -36,6 +36,14 @@ TEST(Process, WorkShowsInTheTimeOfAProcess) {
   EXPECT_EQ(cpu_ns(0), 0u) << "there is no process 0 here";
 }
 
+TEST(Process, TheTimeOfAProcessIsFinerThanTheKernelsTicks) {
+  constexpr Nanos kTick = 10 * kMillisecond;
+  Nanos remainders = 0;
+  for (uint32_t i = 0; i < 8; ++i)
+    remainders += cpu_ns(getpid()) % kTick;
+  EXPECT_GT(remainders, 0u) << "a bar of 1.1 cannot be judged by whole ticks";
+}
+
 TEST(Process, TheTimeOfAllThreadsHereGrowsWithWork) {
   const Nanos before_ns = own_cpu_ns();
   volatile uint64_t sum = 0;

@@ -75,6 +75,20 @@ TEST_F(ReplayResults, TheDeclarationIsCompleteForBothLoopsAndAllServers) {
   }
 }
 
+TEST_F(ReplayResults, TheWorkloadIsWhatIsPlayedNotWhatTheTraceSays) {
+  trace_.requests[0].input_tokens = 1000000;
+  ASSERT_TRUE(conclude_it().ok());
+  const Json declared = out_.document()["declaration"];
+  EXPECT_LE(declared["workload.input_tokens"]["max"], 16 * 512) << "cut to 16 blocks";
+  EXPECT_FALSE(declared.contains("workload.output_tokens"));
+  EXPECT_EQ(declared["workload.duration"]["seed"], 1);
+  EXPECT_EQ(declared["tiers[].capacity_bytes"]["dram"], kGiB / 2) << "half of the arena";
+  out_ = Declaration();
+  options_.trace_path = "/no/such/trace.jsonl";
+  ASSERT_TRUE(conclude_it().ok());
+  EXPECT_FALSE(out_.document()["declaration"]["workload.duration"].contains("seed"));
+}
+
 TEST_F(ReplayResults, KindsOfOutcomesAndTiersAreNotMixed) {
   ASSERT_TRUE(conclude_it().ok());
   const Json results = out_.document()["results"];

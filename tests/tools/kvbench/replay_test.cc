@@ -73,6 +73,19 @@ TEST(Replay, AnOpenLoopIsOneRoundSoThatAStallDelaysAllThatIsDueBehindIt) {
   EXPECT_EQ(open[0].count, 10u);
 }
 
+TEST(Replay, AnOpenLoopNeedsTimesThatComeToAnEnd) {
+  trace::Trace trace;
+  trace.requests = {request_of(5, {1}, 0), request_of(5 + 40ull * 24 * 3600 * 1000, {1}, 0)};
+  ReplayOptions options;
+  EXPECT_TRUE(check_times(options, trace).ok()) << "a closed loop has no use for times";
+  options.loop = "open";
+  EXPECT_FALSE(check_times(options, trace).ok());
+  options.speedup = 2;
+  EXPECT_TRUE(check_times(options, trace).ok());
+  trace.timed = false;
+  EXPECT_FALSE(check_times(options, trace).ok());
+}
+
 TEST(Replay, BusyTimeCountsWhatOverlapsOnce) {
   EXPECT_EQ(busy_ns({}), 0u);
   EXPECT_EQ(busy_ns({{10, 20}, {15, 30}, {40, 50}}), 30u);

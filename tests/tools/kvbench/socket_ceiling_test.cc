@@ -61,6 +61,13 @@ TEST(SocketCeiling, WhatWasThereBeforeIsNotTakenForWhatWasMoved) {
   EXPECT_TRUE(move_compared(**set, 1, half).has_value());
 }
 
+TEST(SocketCeiling, ASenderThatEndsBeforeItConnectsIsAnError) {
+  // Expect: 4 TiB are no machine's that runs this, so the sender has no bytes to send.
+  const WorkingSetShape shape{.blocks = 4096, .layers = 256, .layer_bytes = 4 * kMiB};
+  EXPECT_FALSE(WorkingSet::make(shape).has_value());
+  EXPECT_FALSE(SocketCeiling::start({shape, 1, "cubic"}).has_value());
+}
+
 TEST(SocketCeiling, AnUnknownCongestionControlIsRefused) {
   EXPECT_FALSE(SocketCeiling::start({WorkingSetShape{}, 1, "no-such-control"}).has_value());
 }

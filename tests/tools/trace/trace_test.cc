@@ -42,6 +42,19 @@ TEST(Trace, RefusesWhatIsNoTrace) {
   }
 }
 
+TEST(Trace, ALineThatIsTooLongIsRefusedAndOneWithoutATimeIsSaid) {
+  std::string path = write_file("{\"timestamp\": 3, \"hash_ids\": [1]}\n{\"hash_ids\": [1]}");
+  const auto untimed = read_trace(path, 5);
+  ASSERT_TRUE(untimed.has_value());
+  EXPECT_EQ(untimed->requests.size(), 2u) << "the last line has no end";
+  EXPECT_FALSE(untimed->timed);
+  EXPECT_TRUE(read_trace(path, 1)->timed) << "what is not played does not count";
+  path =
+      write_file("{\"hash_ids\": [1], \"x\": \"" + std::string(kTraceLineBytesMax, 'x') + "\"}\n");
+  EXPECT_EQ(read_trace(path, 5).error().code(), Code::kInvalid);
+  std::remove(path.c_str());
+}
+
 TEST(Trace, AHitNeedsTheWholePrefixBeforeIt) {
   const std::string path = write_file(
       "{\"hash_ids\": [1, 2, 3]}\n"
