@@ -132,7 +132,8 @@ TEST_F(KvctlOnANode, LooksAtEverything) {
   for (Nanos waited = 0; there.count(session) > 0 && waited < kPatience;
        waited += 50 * kMillisecond) {
     there.clear();
-    for (const Json& row : kvctl("sessions").json["sessions"])
+    const Said said = kvctl("sessions");  // outlives the loop over what is in it
+    for (const Json& row : said.json["sessions"])
       there.insert(row["session"]);
     pause(50 * kMillisecond);
   }
