@@ -96,6 +96,7 @@ struct TargetOptions {
   Generations generations = {};  // from common_start(): what it missed while it was away
   DomainIds domains = {};        // those of common_start(): of others it keeps no generations
   bool anew = false;  // one of this node is formatted like a blank one: what it held is given up
+  bool holes_stay = false;  // for a benchmark, whose file is larger than any drive here
 };
 
 // Starts by their boot generations, [first, end); end 0: they are not over.

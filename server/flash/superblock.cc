@@ -170,6 +170,7 @@ Result<Opened> open_head(PageStore& head, PageMemory& memory, const TargetOption
 // A write that finds the file system full costs the whole target. One with holes and no room for
 // them is not formatted; one that holds blocks already is read, and goes on as long as it can.
 Status fill_holes(PageStore& head, const TargetOptions& options, bool anew) {
+  if (options.holes_stay) return {};
   const Status filled = head.fill_holes(options.file.free_floor_bytes);
   if (filled.ok()) return filled;
   if (anew && filled.code() != Code::kUnsupported) return filled;

@@ -77,6 +77,7 @@ Result<double> recover_once(const flash::TargetOptions& target, uint64_t fragmen
 Status run(const RecoveryBarOptions& options, Bar& bar) {
   flash::TargetOptions target;
   target.file.path = options.folder + "/synthetic.dat";
+  target.holes_stay = true;
   // Checkpoint areas, segment headers and footers want a little beside the fragments.
   const uint64_t capacity =
       round_up((options.fragments + options.fragments / 16) * kFragmentBytes, kGiB);
