@@ -145,7 +145,7 @@ TEST_F(KvctlOnANode, LooksAtEverything) {
 
 TEST_F(KvctlOnANode, ComparesAndKeepsFormats) {
   start();
-  { Engine writer(real.daemon().address(), "writer"); }
+  const Engine writer(real.daemon().address(), "writer");  // it registers in the background
   Json list;
   for (Nanos waited = 0; list.empty() && waited < kPatience; waited += 100 * kMillisecond) {
     list = kvctl("format list").json["formats"];
