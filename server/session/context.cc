@@ -49,18 +49,18 @@ SessionContext::SessionContext(Reactor& session_reactor, const SessionOptions& s
       options.formats_max, options.formats_bytes_max, options.scheme,
       BlockLimits{options.fragment_pages_max, options.push_bytes_max});
   format_counts.reserve(options.formats_max + 1);
-  matches = std::make_unique<Pool<PendingMatch>>(options.matches_sum_max, shard_count);
-  reserves = std::make_unique<Pool<PendingReserve>>(options.reserves_sum_max, shard_count);
-  pulls = std::make_unique<Pool<PendingPull>>(options.pulls_sum_max, shard_count);
-  grants = std::make_unique<Pool<Grant>>(options.grants_sum_max);
-  leases = std::make_unique<Pool<SessionLease>>(options.leases_sum_max, shard_count);
-  fences = std::make_unique<Pool<PendingFence>>(options.fences_sum_max);
+  matches = std::make_unique<DomainPool<PendingMatch>>(options.matches_sum_max, shard_count);
+  reserves = std::make_unique<DomainPool<PendingReserve>>(options.reserves_sum_max, shard_count);
+  pulls = std::make_unique<DomainPool<PendingPull>>(options.pulls_sum_max, shard_count);
+  grants = std::make_unique<DomainPool<Grant>>(options.grants_sum_max);
+  leases = std::make_unique<DomainPool<SessionLease>>(options.leases_sum_max, shard_count);
+  fences = std::make_unique<DomainPool<PendingFence>>(options.fences_sum_max);
   // The share of each domain, and of those before there were so many, and of the operator.
   VARVE_ASSERT(options.purges_sum_max > 1, options.purges_sum_max);
   const uint32_t purges_max = kNodeDomainsMax + 2 * options.purges_sum_max;
   purges = std::make_unique<Pool<PendingPurge>>(purges_max, shard_count);
   purges_waiting.reserve(purges_max);
-  follows = std::make_unique<Pool<Follow>>(options.follows_sum_max, shard_count);
+  follows = std::make_unique<DomainPool<Follow>>(options.follows_sum_max, shard_count);
   lost_rows.reserve(wire::kLostMax);
   hold_rows.reserve(kHoldRowsMax + 1);
   held.reserve(kHoldRowsMax);
@@ -72,6 +72,13 @@ SessionContext::~SessionContext() = default;
 void SessionContext::domains_set(Domains now) {
   domains = std::move(now);
   formats->domains_set(static_cast<uint32_t>(domains.all().size()));
+  matches->domains_set(domains);
+  reserves->domains_set(domains);
+  pulls->domains_set(domains);
+  grants->domains_set(domains);
+  leases->domains_set(domains);
+  fences->domains_set(domains);
+  follows->domains_set(domains);
   for (const Domain& domain : domains.all())
     domain_metrics.introduce(domain, metric_set);
 }

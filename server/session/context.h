@@ -13,6 +13,7 @@
 #include "common/wire/wire.h"
 #include "server/op/part.h"
 #include "server/session/domain_metric.h"
+#include "server/session/domain_pool.h"
 #include "server/session/session.h"
 #include "server/shard/shard.h"
 
@@ -137,16 +138,16 @@ struct SessionContext {
   std::unique_ptr<FormatTable> formats;
   FormatNotes format_notes;
   uint64_t session_last = 0;  // their numbers
-  std::unique_ptr<Pool<PendingMatch>> matches;
-  std::unique_ptr<Pool<PendingReserve>> reserves;
-  std::unique_ptr<Pool<PendingPull>> pulls;
-  std::unique_ptr<Pool<Grant>> grants;
-  std::unique_ptr<Pool<SessionLease>> leases;
-  std::unique_ptr<Pool<PendingFence>> fences;
+  std::unique_ptr<DomainPool<PendingMatch>> matches;
+  std::unique_ptr<DomainPool<PendingReserve>> reserves;
+  std::unique_ptr<DomainPool<PendingPull>> pulls;
+  std::unique_ptr<DomainPool<Grant>> grants;
+  std::unique_ptr<DomainPool<SessionLease>> leases;
+  std::unique_ptr<DomainPool<PendingFence>> fences;
   std::unique_ptr<Pool<PendingPurge>> purges;
   std::vector<PendingPurge*> purges_waiting;  // of those, in their order
   bool raising = false;                       // a purge of a lineage or a domain is under way
-  std::unique_ptr<Pool<Follow>> follows;
+  std::unique_ptr<DomainPool<Follow>> follows;
   std::vector<wire::LostExtent> lost_rows;  // of one LOST
   std::vector<SessionHold> hold_rows;       // of one HELD, or of a page of the operator's
   std::vector<wire::Hold> held;             // the same, as HELD has them

@@ -25,7 +25,7 @@ PendingFence* Fences::take(uint64_t op, const wire::Cancel& body) {
     scope_.fail(Status::quota("fences_max CANCELs of extents are unanswered"));
     return nullptr;
   }
-  PendingFence* fence = context.fences->take();
+  PendingFence* fence = context.fences->take(scope_.domain);
   if (fence == nullptr) {
     scope_.fail(Status::overloaded("fences_sum_max CANCELs of extents are unanswered"));
     return nullptr;
@@ -81,7 +81,7 @@ void Fences::answer(PendingFence& fence) {
   context.metrics.fence_ns.record(context.reactor.now_ns() - fence.began_ns);
   scope_.reply(context.encoder().fenced(fence.op, fence.answer));
   live_.remove(&fence);
-  context.fences->give(&fence);
+  context.fences->give(&fence, scope_.domain);
   scope_.something_ended();
 }
 

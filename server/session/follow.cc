@@ -74,11 +74,11 @@ void Requests::follow(uint64_t op, const wire::FollowView& view) {
   if (Status status = check_follow(view, format, &range); !status.ok()) {
     return refuse_pull(op, status.code());
   }
-  Follow* follow = context.follows->take();
+  Follow* follow = context.follows->take(scope_.domain);
   if (follow == nullptr) return refuse_pull(op, Code::kOverloaded);
-  PendingPull* request = context.pulls->take();
+  PendingPull* request = context.pulls->take(scope_.domain);
   if (request == nullptr) {
-    context.follows->give(follow);
+    context.follows->give(follow, scope_.domain);
     return refuse_pull(op, Code::kOverloaded);
   }
   request->ids.count = view.blocks.size();
@@ -418,7 +418,7 @@ void Requests::end_follow(Follow& follow) {
   for (uint32_t i = 0; i < pull.ids.count; ++i)
     pull.codes[i] = static_cast<uint8_t>(follow.blocks[i].code);
   answer_pull(pull);
-  scope_.context.follows->give(&follow);
+  scope_.context.follows->give(&follow, scope_.domain);
 }
 
 }  // namespace varve

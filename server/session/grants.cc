@@ -68,7 +68,7 @@ uint32_t Grants::reserve(uint32_t wanted, std::span<Grant*> out) {
   const uint32_t limit = scope_.context.options.attempts_max;
   uint32_t taken = 0;
   while (taken < wanted && count_ < limit) {
-    Grant* grant = scope_.context.grants->take();
+    Grant* grant = scope_.context.grants->take(scope_.domain);
     if (grant == nullptr) break;
     VARVE_ASSERT(grant->state == Grant::State::kFree);
     out[taken++] = grant;
@@ -83,7 +83,7 @@ void Grants::give_up(Grant& grant) {
   VARVE_ASSERT(count_ > 0);
   --count_;
   scope_.context.metrics.grants.add(-1);
-  scope_.context.grants->give(&grant);
+  scope_.context.grants->give(&grant, scope_.domain);
   scope_.something_ended();
 }
 
@@ -486,7 +486,7 @@ void Grants::finish(Grant& grant) {
   grant.loan = {};
   --count_;
   scope_.context.metrics.grants.add(-1);
-  scope_.context.grants->give(&grant);
+  scope_.context.grants->give(&grant, scope_.domain);
   scope_.something_ended();
 }
 

@@ -9,7 +9,7 @@ Result<SessionLease*> Leases::reserve() {
   if (count_ >= scope_.context.options.leases_max) {
     return Status::quota("this session holds leases_max leases");
   }
-  SessionLease* lease = scope_.context.leases->take();
+  SessionLease* lease = scope_.context.leases->take(scope_.domain);
   if (lease == nullptr) return Status::overloaded("leases_sum_max leases are held");
   ++count_;
   scope_.context.metrics.leases.add(1);
@@ -196,7 +196,7 @@ void Leases::drop(SessionLease& lease) {
   --count_;
   scope_.context.metrics.leases.add(-1);
   lease.id = 0;
-  scope_.context.leases->give(&lease);
+  scope_.context.leases->give(&lease, scope_.domain);
   scope_.something_ended();
 }
 

@@ -61,7 +61,7 @@ LiveSession::LiveSession(SessionContext& context)
   idle_.on_fire = [](Timer& timer) { static_cast<LiveSession*>(timer.owner)->look_idle(); };
 }
 
-void LiveSession::open(const Open& open, Lane& urgent, Pool<LiveSession>& pool) {
+void LiveSession::open(const Open& open, Lane& urgent, DomainPool<LiveSession>& pool) {
   VARVE_ASSERT(!in_use_);
   VARVE_ASSERT(at_rest());
   in_use_ = true;
@@ -379,7 +379,7 @@ void LiveSession::on_gone(Part& part) {
   self.scope_.counts->sessions.add(-1);
   self.in_use_ = false;
   self.secret_ = 0;
-  self.pool_->give(&self);
+  self.pool_->give(&self, self.scope_.domain);
 }
 
 }  // namespace varve

@@ -29,7 +29,7 @@ class LiveSession final : public Task, public LaneUser {
     uint64_t credit_bytes = 0;
     std::string client;  // printable
   };
-  void open(const Open& open, Lane& urgent, Pool<LiveSession>& pool);
+  void open(const Open& open, Lane& urgent, DomainPool<LiveSession>& pool);
   void attach(uint32_t lane_index, Lane& lane);
   bool has_bulk(uint32_t lane_index) const { return bulk_[lane_index] != nullptr; }
   // Notes the end; the next run() does it.
@@ -85,7 +85,7 @@ class LiveSession final : public Task, public LaneUser {
   Lane* urgent_ = nullptr;
   Lane* bulk_[wire::kBulkLanesMax] = {};
   uint32_t lanes_open_ = 0;
-  Pool<LiveSession>* pool_ = nullptr;
+  DomainPool<LiveSession>* pool_ = nullptr;
   std::unique_ptr<GonePart[]> gone_;
 };
 

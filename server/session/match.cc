@@ -22,7 +22,7 @@ void Requests::match(uint64_t op, const wire::MatchView& view) {
   if (Status status = admit(op); !status.ok()) return refuse_match(op, count, status.code());
   const SessionFormat* format = formats_.find(view.body.format);
   if (format == nullptr) return refuse_match(op, count, Code::kInvalid);
-  PendingMatch* request = context.matches->take();
+  PendingMatch* request = context.matches->take(scope_.domain);
   if (request == nullptr) return refuse_match(op, count, Code::kOverloaded);
   take_ids(*request, view.ids);
   begin(*request, op, format);

@@ -24,7 +24,7 @@ uint64_t Operator::list_holds(uint64_t cursor, uint32_t rows_max, std::vector<Se
   return count < all.size() ? all[count].hold.hold : next;
 }
 
-uint64_t Operator::list_sessions(const Pool<LiveSession>& sessions, uint64_t cursor,
+uint64_t Operator::list_sessions(const DomainPool<LiveSession>& sessions, uint64_t cursor,
                                  uint32_t rows_max, std::vector<SessionRow>* rows) {
   VARVE_ASSERT(rows_max > 0);
   std::vector<const LiveSession*> found;

@@ -13,7 +13,7 @@ class Operator final : public Task {
  public:
   explicit Operator(SessionContext& context);
   uint64_t list_holds(uint64_t cursor, uint32_t rows_max, std::vector<SessionHold>* rows);
-  static uint64_t list_sessions(const Pool<LiveSession>& sessions, uint64_t cursor,
+  static uint64_t list_sessions(const DomainPool<LiveSession>& sessions, uint64_t cursor,
                                 uint32_t rows_max, std::vector<SessionRow>* rows);
   void purge(NodePurge& purge) { purges_.purge(purge); }
   bool at_rest() const { return purges_.count() == 0; }

@@ -61,7 +61,7 @@ void Requests::pull(uint64_t op, const wire::PullView& view) {
     lease = body.boot_id == context.options.boot_id ? leases_.find(body.lease) : nullptr;
     if (lease == nullptr) return refuse_pull(op, view, Code::kTimedOut);
   }
-  PendingPull* request = context.pulls->take();
+  PendingPull* request = context.pulls->take(scope_.domain);
   if (request == nullptr) return refuse_pull(op, view, Code::kOverloaded);
   take_ids(*request, view.ids);
   begin(*request, op, format);

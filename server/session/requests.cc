@@ -76,14 +76,14 @@ void Requests::finish(RequestBase& request) {
   fences_.op_ended(request.op);
   switch (request.kind) {
     case RequestBase::Kind::kMatch:
-      context.matches->give(static_cast<PendingMatch*>(&request));
+      context.matches->give(static_cast<PendingMatch*>(&request), scope_.domain);
       break;
     case RequestBase::Kind::kReserve:
-      context.reserves->give(static_cast<PendingReserve*>(&request));
+      context.reserves->give(static_cast<PendingReserve*>(&request), scope_.domain);
       break;
     case RequestBase::Kind::kPull:
       --pulls_;
-      context.pulls->give(static_cast<PendingPull*>(&request));
+      context.pulls->give(static_cast<PendingPull*>(&request), scope_.domain);
       break;
   }
   scope_.something_ended();

@@ -20,7 +20,7 @@ void Requests::reserve(uint64_t op, const wire::ReserveView& view) {
   if (format == nullptr || body.rank >= format->format.rank_count() || body.hold_ms == 0) {
     return refuse_reserve(op, Code::kInvalid);
   }
-  PendingReserve* request = context.reserves->take();
+  PendingReserve* request = context.reserves->take(scope_.domain);
   if (request == nullptr) return refuse_reserve(op, Code::kOverloaded);
   take_ids(*request, view.ids);
   begin(*request, op, format);

@@ -19,7 +19,9 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
         lanes_(context_,
                options.lanes_unnamed_max + options.sessions_max * (1 + wire::kBulkLanesMax)),
         sessions_(options.sessions_max, context_),
-        operator_(context_) {}
+        operator_(context_) {
+    sessions_.domains_set(context_.domains);
+  }
 
   // SessionTable
   Status listen(const std::string& address, const LinkOptions& link) override;
@@ -76,7 +78,7 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   Env& env_;
   SessionContext context_;
   LanePool lanes_;
-  Pool<LiveSession> sessions_;
+  DomainPool<LiveSession> sessions_;
   Operator operator_;
   std::unique_ptr<Listener> listener_;
   bool draining_ = false;
@@ -163,9 +165,14 @@ void Table::refuse(Lane& lane, uint64_t op, Status cause, const std::string& tex
 }
 
 void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view, uint32_t domain) {
-  LiveSession* session = sessions_.take();
-  if (session == nullptr)
-    return refuse(lane, op, Status::overloaded("all sessions are taken (varved --sessions)"));
+  LiveSession* session = sessions_.take(domain);
+  if (session == nullptr) {
+    return refuse(lane, op,
+                  sessions_.available() == 0
+                      ? Status::overloaded("all sessions are taken (varved --sessions)")
+                      : Status::overloaded("the sessions that are left are set aside for other "
+                                           "domains (varved --sessions)"));
+  }
   LiveSession::Open open;
   open.id = fresh_id();
   do {
@@ -244,6 +251,7 @@ bool Table::close_session(uint64_t id, Status cause) {
 
 void Table::domains_set(Domains domains) {
   context_.domains_set(std::move(domains));
+  sessions_.domains_set(context_.domains);
   for (const auto& session : sessions_.all()) {
     if (!session->in_use() || context_.domains.find(session->domain()) != nullptr) continue;
     session->fail(Status::unauthorized("the domain of this session was dropped"));

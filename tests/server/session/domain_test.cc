@@ -112,6 +112,61 @@ TEST(Domain, APushOfAnotherDomainCannotBeFollowed) {
   EXPECT_TRUE(other.client.bulk[1]->got.empty());
 }
 
+// Goal: who takes all that it can get of every limit of all clients keeps nobody else from working.
+TEST(Domain, OneThatTakesAllItCanLeavesTheOthersTheirPart) {
+  SessionOptions options = two_domains();
+  options.sessions_max = 4;
+  options.matches_sum_max = options.reserves_sum_max = options.pulls_sum_max = 4;
+  options.grants_sum_max = options.leases_sum_max = 8;
+  World world(1, options);
+  FakeHome& home = *world.homes[0];
+  const std::vector<BaseId> ids = ids_of(20);
+  for (const BaseId& id : ids)
+    home.known[id] = wire::TierKind::kFlash;
+  const auto code_of = [](uint8_t code) { return static_cast<Code>(code); };
+
+  std::vector<std::unique_ptr<Asking>> greedy;
+  for (int i = 0; i < 3; ++i)
+    greedy.push_back(std::make_unique<Asking>(world, kToken));
+  {
+    ClientLane fourth(world, world.connect());
+    std::vector<std::byte> buffer(kHeadBytesMax);
+    const std::string_view token(kToken);
+    fourth.send(wire::Encoder(buffer).hello(1, TestClient::hello(), std::as_bytes(std::span(token)),
+                                            "greedy"));
+    EXPECT_TRUE(world.run_until([&] { return fourth.closed(); }, 5 * kSecond));
+    const Got* refused = fourth.find(wire::FrameType::kRefused);
+    ASSERT_NE(refused, nullptr) << "the last one is not its";
+    const wire::Frame frame = refused->frame();
+    EXPECT_EQ(code_of(std::get<wire::RefusedView>(frame.body).body.code), Code::kOverloaded);
+  }
+  uint32_t leases = 0, granted = 0;
+  for (uint32_t i = 0; i < 8; ++i) {
+    TestClient& client = greedy[i % 3]->client;
+    const uint64_t match = client.match(greedy[i % 3]->format, {ids[i]}, 60000);
+    leases += client.wait<wire::MatchedView>(match).body.lease != 0;
+    const wire::ReservedView view = greedy[i % 3]->reserve({id_of(100 + i)});
+    ASSERT_EQ(view.answers.size(), 1u);
+    granted += view.answers[0].outcome == wire::ReserveOutcome::kGranted;
+  }
+  EXPECT_EQ(leases, 6u);
+  EXPECT_EQ(granted, 6u);
+  home.send_slowly = true;
+  for (uint32_t i = 0; i < 4; ++i)
+    greedy[i % 3]->client.pull(greedy[i % 3]->format, {ids[i]}, 0);
+  EXPECT_TRUE(world.run_until([&] { return home.pulls == 3; }));
+
+  home.send_slowly = false;
+  Asking own(world);
+  const uint64_t match = own.client.match(own.format, {ids[9]}, 60000);
+  const wire::MatchedView matched = own.client.wait<wire::MatchedView>(match);
+  EXPECT_EQ(code_of(matched.body.code), Code::kOk);
+  EXPECT_NE(matched.body.lease, 0u);
+  EXPECT_EQ(own.reserve({id_of(200)}).answers[0].outcome, wire::ReserveOutcome::kGranted);
+  const uint64_t pull = own.client.pull(own.format, {ids[9]}, matched.body.lease);
+  EXPECT_EQ(code_of(own.client.wait<wire::PulledView>(pull).body.code), Code::kOk);
+}
+
 // The operator says of which domain, whatever his own scope is.
 TEST(Domain, APurgeOfTheOperatorIsOfTheDomainThatHeNames) {
   World world(2);

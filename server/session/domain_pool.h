@@ -1,0 +1,69 @@
+// DomainPool: a pool that several domains share, so that none can keep another from what is its
+// own.
+//
+// Half of it is set aside in equal parts, one for each domain; the other half is for whoever comes
+// first. So a domain is never refused below its part, whatever the others ask for, and a node of
+// one domain has all of it. Thread rule: session shard only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/pool.h"
+#include "server/tenant/tenant.h"
+
+namespace varve {
+
+// Who has how many of one limit.
+class DomainShares {
+ public:
+  explicit DomainShares(uint32_t limit);
+  // Those that share it from now on. What others still have goes as it ends.
+  void domains_set(const Domains& domains);
+  bool has_room(uint32_t domain) const;
+  void take(uint32_t domain);
+  void give(uint32_t domain);
+  uint32_t part() const { return part_; }  // what each has for itself
+
+ private:
+  struct Row {
+    uint32_t domain = kDomainDefault;
+    uint32_t used = 0;
+    bool shares = false;  // or it was dropped, and something of it is still ending
+  };
+  Row* find(uint32_t domain);
+  const uint32_t limit_;
+  uint32_t part_ = 0;
+  uint32_t used_ = 0;
+  std::vector<Row> rows_;
+};
+
+template <class T>
+class DomainPool {
+ public:
+  template <class... Args>
+  explicit DomainPool(uint32_t capacity, Args&&... args)
+      : pool_(capacity, args...), shares_(capacity) {}
+  void domains_set(const Domains& domains) { shares_.domains_set(domains); }
+  // Null: none is left, or what is left is set aside for others.
+  T* take(uint32_t domain) {
+    if (!shares_.has_room(domain)) return nullptr;
+    T* object = pool_.take();
+    VARVE_ASSERT(object != nullptr, domain);  // they count the same
+    shares_.take(domain);
+    return object;
+  }
+  void give(T* object, uint32_t domain) {
+    pool_.give(object);
+    shares_.give(domain);
+  }
+  uint32_t available() const { return pool_.available(); }
+  uint32_t used() const { return pool_.used(); }
+  const std::vector<std::unique_ptr<T>>& all() const { return pool_.all(); }
+
+ private:
+  Pool<T> pool_;
+  DomainShares shares_;
+};
+
+}  // namespace varve
