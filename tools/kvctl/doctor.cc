@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "server/config/config.h"
+#include "server/host/host.h"
 #include "tools/kvctl/call.h"
 #include "tools/kvctl/machine.h"
 #include "tools/kvctl/node_check.h"
@@ -76,11 +78,36 @@ NodeSeen see_node(Call& call) {
   return seen;
 }
 
+// Of the varved that is to start here, as far as --config says: what is wrong with it is found too.
+ServerConfig read_settings(const Arguments& arguments, std::vector<Finding>* findings) {
+  ServerConfig config;
+  config.config_file = arguments.config;
+  std::vector<std::string> problems;
+  if (!config.config_file.empty()) {
+    std::string text;
+    const Failure failure = load_config(config.config_file, &text);
+    if (failure.ok()) read_config(text, config, problems);
+    if (!failure.ok()) problems.push_back(failure.text);
+  }
+  settle(config, read_machine(""));
+  for (std::string& problem : config.problems())
+    problems.push_back(std::move(problem));
+  for (const std::string& problem : problems)
+    findings->push_back(finding_of(Severity::kError, "config", printable(problem),
+                                   "see varved --help for what each setting takes"));
+  if (problems.empty() && !config.config_file.empty()) {
+    findings->push_back(ok_finding("config", printable(config.config_file)));
+  }
+  return config;
+}
+
 // A node's own may be seen from the folder where it was started, which nobody knows here.
-std::string folder_of(const Arguments& arguments, const NodeSeen& seen) {
-  if (!arguments.data.empty()) return arguments.data;
-  if (seen.here == NodeHere::kNo) return ServerConfig().data_dir;
-  return seen.data_dir.starts_with("/") ? seen.data_dir : std::string();
+void choose_folder(const Arguments& arguments, const NodeSeen& seen, ServerConfig* config) {
+  if (!arguments.data.empty()) {
+    config->data_dir = arguments.data;
+  } else if (seen.here == NodeHere::kYes) {
+    config->data_dir = seen.data_dir.starts_with("/") ? seen.data_dir : std::string();
+  }
 }
 
 Outcome examine(Call& call) {
@@ -92,10 +119,12 @@ Outcome examine(Call& call) {
   seen.here = NodeHere::kNo;
   if (!a.local) seen = see_node(call);
   std::vector<Finding> findings = std::move(seen.findings);
+  ServerConfig config = read_settings(a, &findings);
   // A node elsewhere says nothing of this machine, nor this machine of it.
   if (a.local || (!a.remote && is_loopback(a.control))) {
-    const MachineFacts facts = look_at_machine("", folder_of(a, seen), seen.here);
-    for (Finding& finding : check_machine(facts, seen.here))
+    choose_folder(a, seen, &config);
+    const MachineFacts facts = look_at_machine("", config, seen.here);
+    for (Finding& finding : check_machine(facts, config, seen.here))
       findings.push_back(std::move(finding));
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& one, const Finding& other) {
@@ -138,9 +167,12 @@ Noun doctor_noun() {
         "warning.",
         {{"--local", "", &Arguments::local, "this machine only: before a first start"},
          {"--remote", "", &Arguments::remote, "the node only"},
+         {"--config", "FILE", &Arguments::config,
+          "the settings of the varved that is to start here [the defaults]"},
          {"--data", "FOLDER", &Arguments::data,
-          "data folder to look at [the node's, else ./varve-data]"}},
-        {"doctor", "doctor --local --data /var/lib/varve",
+          "data folder to look at [the node's, else that of --config, else ./varve-data]"}},
+        {"doctor", "doctor --local --config /etc/varve/varved.toml",
+         "doctor --local --data /var/lib/varve",
          "--json doctor | jq '.findings[] | select(.severity != \"ok\")'"},
         examine}}};
 }

@@ -1,9 +1,8 @@
 // Looking: each fact is asked of the system as varved would ask for it.
 #include "tools/kvctl/machine.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,6 @@ namespace {
 
 constexpr uint32_t kClockReadings = 10000;
 constexpr uint32_t kCapIpcLock = 14;  // its bit in CapEff
-constexpr uint16_t kPorts[] = {7440, 7441, 7442};
 
 std::string word_of_file(const std::string& path) {
   std::string content;
@@ -160,7 +159,6 @@ std::string parent_of(const std::string& path) {
 FolderFacts look_at_folder(const std::string& path, NodeHere node) {
   FolderFacts facts;
   facts.path = path;
-  if (path.empty()) return facts;
   struct statfs info = {};
   for (const std::string& place : {path, parent_of(path)}) {
     facts.look_errno = ::statfs(place.c_str(), &info) == 0 ? 0 : errno;
@@ -170,47 +168,94 @@ FolderFacts look_at_folder(const std::string& path, NodeHere node) {
   if (facts.place.empty()) return facts;
   facts.filesystem = filesystem_name(static_cast<uint64_t>(info.f_type));
   facts.free_bytes = static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_bsize);
-  facts.has_node = exists(path + "/targets.list");
   if (node == NodeHere::kNo) try_to_write(facts);  // where one runs, it writes
   return facts;
 }
 
-PortFacts look_at_port(uint16_t port) {
-  PortFacts facts;
-  facts.address = "127.0.0.1:" + std::to_string(port);
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
-    facts.refusal = std::strerror(errno);
-    return facts;
+// The data folder, and each folder in which targets lie that are named; of drives varved itself
+// says what they are.
+std::vector<FolderFacts> look_at_folders(const ServerConfig& config, NodeHere node) {
+  std::vector<FolderFacts> folders;
+  if (!config.data_dir.empty()) {
+    folders.push_back(look_at_folder(config.data_dir, node));
+    const bool makes = config.target_paths.empty() && node == NodeHere::kNo &&
+                       !exists(config.data_dir + "/targets.list");
+    if (makes) folders.back().first_bytes = config.targets * config.target_bytes;
   }
-  const int on = 1;
-  (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    facts.refusal = std::strerror(errno);
+  for (const std::string& path : config.target_paths) {
+    struct stat info = {};
+    const bool there = ::stat(path.c_str(), &info) == 0;
+    if (there && !S_ISREG(info.st_mode)) continue;
+    const std::string place = parent_of(path);
+    const auto is_it = [&](const FolderFacts& facts) { return facts.path == place; };
+    auto folder = std::find_if(folders.begin(), folders.end(), is_it);
+    if (folder == folders.end()) {
+      folder = folders.insert(folders.end(), look_at_folder(place, node));
+      folder->check = "targets";
+    }
+    if (!there && config.create_targets) folder->first_bytes += config.target_bytes;
   }
-  ::close(fd);
-  return facts;
+  return folders;
 }
 
-std::vector<TokenFacts> look_at_tokens() {
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+
+// Empty where somebody could listen on it now.
+std::string listen_refusal(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return "it is no address";  // config's problems() say more
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
+  if (error != 0) return ::gai_strerror(error);
+  const std::unique_ptr<addrinfo, FreeAddresses> list(found);
+  const int fd = ::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return std::strerror(errno);
+  const int on = 1;
+  (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const bool bound = ::bind(fd, list->ai_addr, list->ai_addrlen) == 0;
+  const std::string refusal = bound ? "" : std::strerror(errno);
+  ::close(fd);
+  return refusal;
+}
+
+std::vector<PortFacts> look_at_ports(const ServerConfig& config) {
+  std::vector<PortFacts> ports;
+  for (const std::string* address : {&config.listen, &config.control, &config.http}) {
+    if (*address != kNoListener) ports.push_back({*address, listen_refusal(*address)});
+  }
+  return ports;
+}
+
+TokenFacts look_at_token(const std::string& option, const std::string& path) {
+  std::string token;
+  return {path, load_token(option, path, &token).text};
+}
+
+// The client's of this shell, and those of the settings.
+std::vector<TokenFacts> look_at_tokens(const ServerConfig& config) {
   std::vector<TokenFacts> tokens;
-  for (const char* variable : {"VARVE_TOKEN_FILE"}) {
-    const char* path = std::getenv(variable);
-    if (path == nullptr || *path == '\0') continue;
-    std::string token;
-    const Failure failure = load_token(variable, path, &token);
-    tokens.push_back({variable, path, failure.text});
+  constexpr const char* kVariable = "VARVE_TOKEN_FILE";
+  const char* own = std::getenv(kVariable);
+  if (own != nullptr && *own != '\0') tokens.push_back(look_at_token(kVariable, own));
+  if (!config.token_file.empty()) {
+    tokens.push_back(look_at_token("--token-file", config.token_file));
+  }
+  if (!config.control_token_file.empty()) {
+    tokens.push_back(look_at_token("--control-token-file", config.control_token_file));
   }
   return tokens;
 }
 
 }  // namespace
 
-MachineFacts look_at_machine(const std::string& root, const std::string& folder, NodeHere node) {
+MachineFacts look_at_machine(const std::string& root, const ServerConfig& config, NodeHere node) {
   MachineFacts facts;
   utsname name = {};
   if (::uname(&name) == 0) {
@@ -226,10 +271,9 @@ MachineFacts look_at_machine(const std::string& root, const std::string& folder,
       word_of_file(root + "/sys/devices/system/clocksource/clocksource0/current_clocksource");
   facts.clock_steady = clock_is_steady();
   facts.huge_pages = chosen_of_file(root + "/sys/kernel/mm/transparent_hugepage/enabled");
-  facts.folder = look_at_folder(folder, node);
-  for (const uint16_t port : kPorts)
-    facts.ports.push_back(look_at_port(port));
-  facts.tokens = look_at_tokens();
+  facts.folders = look_at_folders(config, node);
+  facts.ports = look_at_ports(config);
+  facts.tokens = look_at_tokens(config);
   return facts;
 }
 

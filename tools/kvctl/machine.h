@@ -16,7 +16,8 @@ inline constexpr uint64_t kNoLimitBytes = ~uint64_t{0};
 enum class NodeHere { kNo, kYes };
 
 struct FolderFacts {
-  std::string path;  // empty = none was looked at
+  std::string check = "data folder";  // or "targets": those that lie in it by name
+  std::string path;                   // empty = none was looked at
   // What was looked at: it, or its parent where it is not there; empty = neither.
   std::string place;
   int look_errno = 0;          // why neither could be looked at; 0 = it could
@@ -25,8 +26,8 @@ struct FolderFacts {
   std::string full_refusal;    // why nothing more may be written there; empty = something may
   std::string direct_refusal;  // why O_DIRECT in whole pages does not work; empty = it does
   uint64_t free_bytes = 0;
-  bool has_node = false;  // a varved was here: its targets are made
-  bool tried = false;     // whether a file was made there; else nothing is known of it
+  uint64_t first_bytes = 0;  // that a first start would take there
+  bool tried = false;        // whether a file was made there; else nothing is known of it
 };
 
 struct PortFacts {
@@ -35,7 +36,7 @@ struct PortFacts {
 };
 
 struct TokenFacts {
-  std::string variable, path;
+  std::string path;
   std::string problem;  // cause and remedy; empty = it is right
 };
 
@@ -50,15 +51,16 @@ struct MachineFacts {
   std::string clock_source;  // empty = not known
   bool clock_steady = true;
   std::string huge_pages;  // "always", "madvise", "never"; empty = not known
-  FolderFacts folder;
+  std::vector<FolderFacts> folders;
   std::vector<PortFacts> ports;
   std::vector<TokenFacts> tokens;
 };
 
-// `root` is where /proc and /sys begin, so that tests can give a folder of their own. `folder` is
-// written to where no node runs: a file is made in it, and removed again.
-MachineFacts look_at_machine(const std::string& root, const std::string& folder, NodeHere node);
+// `root` is where /proc and /sys begin, so that tests can give a folder of their own. `config` is
+// of the varved that is to start here, or runs here; its data_dir may be empty: not known. Its
+// folders are written to where no node runs: a file is made in each, and removed again.
+MachineFacts look_at_machine(const std::string& root, const ServerConfig& config, NodeHere node);
 
-std::vector<Finding> check_machine(const MachineFacts& facts, NodeHere node);
+std::vector<Finding> check_machine(const MachineFacts& facts, ServerConfig config, NodeHere node);
 
 }  // namespace varve::kvctl

@@ -14,13 +14,6 @@ constexpr uint32_t kKernelMajor = 5, kKernelMinor = 19;  // whose io_uring varve
 constexpr const char* kQuickClocks[] = {"tsc", "kvm-clock", "arch_sys_counter",
                                         "hyperv_clocksource_tsc_page"};
 
-// What a varved without options would take.
-ServerConfig default_config(const Machine& machine) {
-  ServerConfig config;
-  settle(config, machine);
-  return config;
-}
-
 Finding kernel_finding(const MachineFacts& facts) {
   const bool old = facts.kernel_major < kKernelMajor ||
                    (facts.kernel_major == kKernelMajor && facts.kernel_minor < kKernelMinor);
@@ -44,7 +37,7 @@ Finding memlock_finding(const MachineFacts& facts, const ServerConfig& config) {
   const std::string has = size_text(facts.memlock_bytes) + " may be locked";
   if (facts.memlock_bytes >= config.dram_bytes) return ok_finding("memlock", has);
   return {Severity::kNote, "memlock",
-          has + ", and a DRAM tier by default has " + size_text(config.dram_bytes) +
+          has + ", and the DRAM tier has " + size_text(config.dram_bytes) +
               ": io_uring cannot register it, which costs some CPU",
           "raise ulimit -l (LimitMEMLOCK=)"};
 }
@@ -57,7 +50,7 @@ Finding descriptor_finding(const MachineFacts& facts, const ServerConfig& config
   if (facts.descriptors_hard >= need.full) return ok_finding("descriptors", has);
   const bool fatal = facts.descriptors_hard < need.least;
   return {fatal ? Severity::kError : Severity::kWarning, "descriptors",
-          has + "; varved by default uses up to " + count_text(need.full) +
+          has + "; varved uses up to " + count_text(need.full) +
               (fatal ? ", and does not start with less than " + count_text(need.least)
                      : ", and serves fewer clients with less"),
           "raise ulimit -n (LimitNOFILE=), or give fewer --sessions"};
@@ -102,18 +95,17 @@ Finding clock_finding(const MachineFacts& facts) {
 
 // Of a folder that could not be looked at.
 Finding unseen_finding(const FolderFacts& folder) {
-  const std::string check = "data folder", name = printable(folder.path);
+  const std::string &check = folder.check, name = printable(folder.path);
   if (folder.look_errno == ENOENT) {
     return {Severity::kError, check, "neither " + name + " nor the folder around it is there",
-            "make the latter, or name another by --data"};
+            "make the latter, or name another one"};
   }
   const std::string cause = name + " cannot be looked at: " + std::strerror(folder.look_errno);
   if (folder.look_errno == EACCES) {  // a node's own is for nobody else
     return {Severity::kNote, check, cause,
             "run doctor as the user that varved runs as, or as root"};
   }
-  return {Severity::kError, check, cause,
-          "check the path and its drive, or name another by --data"};
+  return {Severity::kError, check, cause, "check the path and its drive, or name another one"};
 }
 
 Finding direct_finding(const FolderFacts& folder) {
@@ -127,11 +119,7 @@ Finding direct_finding(const FolderFacts& folder) {
           "put targets on ext4, xfs or a block device (--target)"};
 }
 
-Finding space_finding(const FolderFacts& folder, NodeHere node) {
-  const ServerConfig config;
-  const bool targets_made = folder.has_node || node == NodeHere::kYes;
-  const uint64_t first_start = config.targets * config.target_bytes + config.free_floor_bytes;
-  const uint64_t wanted = targets_made ? config.free_floor_bytes : first_start;
+Finding space_finding(const FolderFacts& folder, uint64_t floor_bytes) {
   const std::string has = size_text(folder.free_bytes) + " free in " + printable(folder.place);
   if (!folder.full_refusal.empty()) {
     return {Severity::kWarning, "space",
@@ -139,20 +127,19 @@ Finding space_finding(const FolderFacts& folder, NodeHere node) {
                 " (" + has + ")",
             "free space, or raise the quota of the user that varved runs as"};
   }
-  if (folder.free_bytes >= wanted) return ok_finding("space", has);
-  if (targets_made) {
-    return {Severity::kWarning, "space",
-            has + ", less than the floor of " + size_text(config.free_floor_bytes),
+  if (folder.free_bytes >= folder.first_bytes + floor_bytes) return ok_finding("space", has);
+  if (folder.first_bytes == 0) {
+    return {Severity::kWarning, "space", has + ", less than the floor of " + size_text(floor_bytes),
             "free space: a full file system harms whoever shares it"};
   }
   return {Severity::kWarning, "space",
-          has + "; a first start without options makes targets of 4 GiB and leaves 2 GiB",
+          has + "; a first start makes targets of " + size_text(folder.first_bytes) +
+              " there and leaves " + size_text(floor_bytes),
           "free space, or give smaller --target-bytes or --free-floor-bytes, or --target"};
 }
 
-std::vector<Finding> folder_findings(const FolderFacts& folder, NodeHere node) {
-  const std::string check = "data folder";
-  if (folder.path.empty()) return {};
+std::vector<Finding> folder_findings(const FolderFacts& folder, uint64_t floor_bytes) {
+  const std::string& check = folder.check;
   if (folder.place.empty()) return {unseen_finding(folder)};
   if (!folder.write_refusal.empty()) {
     return {
@@ -160,7 +147,7 @@ std::vector<Finding> folder_findings(const FolderFacts& folder, NodeHere node) {
          "no file can be made and written in " + printable(folder.place) +
              " by this user: " + folder.write_refusal,
          "give it to the user that varved runs as, and run doctor as that user; or name another "
-         "by --data"}};
+         "one"}};
   }
   std::vector<Finding> out;
   if (folder.tried) {
@@ -174,9 +161,9 @@ std::vector<Finding> folder_findings(const FolderFacts& folder, NodeHere node) {
     out.push_back({Severity::kWarning, "filesystem",
                    printable(folder.place) + " lies in memory (tmpfs): nothing in it survives a "
                                              "restart of the machine",
-                   "put --data on a drive"});
+                   "put it on a drive"});
   }
-  out.push_back(space_finding(folder, node));
+  out.push_back(space_finding(folder, floor_bytes));
   return out;
 }
 
@@ -185,16 +172,19 @@ std::vector<Finding> port_findings(const std::vector<PortFacts>& ports) {
   for (const PortFacts& port : ports) {
     if (port.refusal.empty()) continue;
     out.push_back({Severity::kWarning, "port",
-                   port.address + ", a default of varved, cannot be listened on: " + port.refusal,
+                   "varved cannot listen on " + port.address + ": " + port.refusal,
                    "stop what has it, or give varved another --listen, --control or --http"});
   }
-  if (out.empty()) out.push_back(ok_finding("ports", "7440, 7441 and 7442 are free"));
+  if (!out.empty()) return out;
+  std::string text;
+  for (const PortFacts& port : ports)
+    text += (text.empty() ? "" : ", ") + port.address;
+  out.push_back(ok_finding("ports", text + " may be listened on"));
   return out;
 }
 
 // What a node that is to start here would meet; one that runs says itself what it got.
-std::vector<Finding> start_findings(const MachineFacts& facts) {
-  const ServerConfig config = default_config(facts.machine);
+std::vector<Finding> start_findings(const MachineFacts& facts, const ServerConfig& config) {
   std::vector<Finding> out = {memlock_finding(facts, config), descriptor_finding(facts, config),
                               memory_finding(facts, config)};
   for (Finding& finding : port_findings(facts.ports))
@@ -204,19 +194,22 @@ std::vector<Finding> start_findings(const MachineFacts& facts) {
 
 }  // namespace
 
-std::vector<Finding> check_machine(const MachineFacts& facts, NodeHere node) {
+std::vector<Finding> check_machine(const MachineFacts& facts, ServerConfig config, NodeHere node) {
+  settle(config, facts.machine);
   std::vector<Finding> out = {kernel_finding(facts)};
   // An old kernel has no io_uring for us: that is one cause, and not two.
   const bool new_kernel = out.front().severity == Severity::kOk;
   if (new_kernel && node == NodeHere::kNo) out.push_back(uring_finding(facts));
   if (node == NodeHere::kNo) {
-    for (Finding& finding : start_findings(facts))
+    for (Finding& finding : start_findings(facts, config))
       out.push_back(std::move(finding));
   }
   out.push_back(huge_page_finding(facts));
   out.push_back(clock_finding(facts));
-  for (Finding& finding : folder_findings(facts.folder, node))
-    out.push_back(std::move(finding));
+  for (const FolderFacts& folder : facts.folders) {
+    for (Finding& finding : folder_findings(folder, config.free_floor_bytes))
+      out.push_back(std::move(finding));
+  }
   for (const TokenFacts& token : facts.tokens) {
     out.push_back(token.problem.empty() ? ok_finding("token file", printable(token.path))
                                         : finding_of(Severity::kError, "token file",

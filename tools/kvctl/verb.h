@@ -34,7 +34,7 @@ struct Arguments {
   std::string format, other_format;  // beginnings of fingerprints in hex
   uint32_t ranks = 0;
   std::string quota;  // "10GiB"
-  std::string session, shell, file, key, data;
+  std::string session, shell, file, key, data, config;
   bool force = false, all = false, canonical = false, local = false, remote = false;
 };
 

@@ -19,10 +19,12 @@ MachineFacts right() {
   facts.machine.memory_available_bytes = 32 * kGiB;
   facts.clock_source = "tsc";
   facts.huge_pages = "madvise";
-  facts.folder.path = facts.folder.place = "/data";
-  facts.folder.filesystem = "ext4";
-  facts.folder.free_bytes = 100 * kGiB;
-  facts.folder.tried = true;
+  FolderFacts& folder = facts.folders.emplace_back();
+  folder.path = folder.place = "/data";
+  folder.filesystem = "ext4";
+  folder.free_bytes = 100 * kGiB;
+  folder.first_bytes = 4 * kGiB;
+  folder.tried = true;
   for (const char* port : {"127.0.0.1:7440", "127.0.0.1:7441", "127.0.0.1:7442"})
     facts.ports.push_back({port, ""});
   return facts;
@@ -31,7 +33,7 @@ MachineFacts right() {
 // Those that are not ok.
 std::vector<Finding> wrong(const MachineFacts& facts, NodeHere node = NodeHere::kNo) {
   std::vector<Finding> out;
-  for (const Finding& finding : check_machine(facts, node)) {
+  for (const Finding& finding : check_machine(facts, ServerConfig(), node)) {
     EXPECT_FALSE(finding.cause.empty()) << finding.check;
     EXPECT_EQ(finding.remedy.empty(), finding.severity == Severity::kOk) << finding.check;
     if (finding.severity != Severity::kOk) out.push_back(finding);
@@ -95,34 +97,34 @@ TEST(CheckMachine, KnowsClocks) {
 
 TEST(CheckMachine, KnowsFolders) {
   MachineFacts facts = right();
-  facts.folder.direct_refusal = "Invalid argument";
+  facts.folders[0].direct_refusal = "Invalid argument";
   EXPECT_EQ(only(facts, Severity::kError), "O_DIRECT");
   facts = right();
-  facts.folder.write_refusal = "Permission denied";
+  facts.folders[0].write_refusal = "Permission denied";
   EXPECT_EQ(only(facts, Severity::kError), "data folder");
   facts = right();
-  facts.folder.place = "";
-  facts.folder.look_errno = ENOENT;
+  facts.folders[0].place = "";
+  facts.folders[0].look_errno = ENOENT;
   EXPECT_EQ(only(facts, Severity::kError), "data folder");
-  facts.folder.look_errno = EIO;
+  facts.folders[0].look_errno = EIO;
   EXPECT_EQ(only(facts, Severity::kError), "data folder");
-  facts.folder.look_errno = EACCES;
+  facts.folders[0].look_errno = EACCES;
   EXPECT_EQ(only(facts, Severity::kNote), "data folder") << "it is the node's, and not ours";
   facts = right();
-  facts.folder.filesystem = "tmpfs";
+  facts.folders[0].filesystem = "tmpfs";
   EXPECT_EQ(only(facts, Severity::kWarning), "filesystem");
   facts = right();
-  facts.folder.free_bytes = 3 * kGiB;
+  facts.folders[0].free_bytes = 3 * kGiB;
   EXPECT_EQ(only(facts, Severity::kWarning), "space");
-  facts.folder.has_node = true;
+  facts.folders[0].first_bytes = 0;
   EXPECT_TRUE(wrong(facts).empty()) << "its targets are there";
-  facts.folder.free_bytes = kGiB;
+  facts.folders[0].free_bytes = kGiB;
   EXPECT_EQ(only(facts, Severity::kWarning), "space");
   facts = right();
-  facts.folder.full_refusal = "No space left on device";
+  facts.folders[0].full_refusal = "No space left on device";
   EXPECT_EQ(only(facts, Severity::kWarning), "space") << "and nothing is said of O_DIRECT";
   facts = right();
-  facts.folder = {};
+  facts.folders.clear();
   EXPECT_TRUE(wrong(facts).empty()) << "none was looked at";
 }
 
@@ -132,13 +134,46 @@ TEST(CheckMachine, LeavesToANodeWhatItsOwnLimitsAre) {
   facts.memlock_bytes = 8 * kMiB;
   facts.descriptors_hard = 64;
   facts.uring_refusal = "io_uring is forbidden here; allow it";
-  facts.folder.free_bytes = 3 * kGiB;  // enough where the targets are made
-  facts.folder.tried = false;
+  facts.folders[0].free_bytes = 3 * kGiB;
+  facts.folders[0].first_bytes = 0;  // they are made
+  facts.folders[0].tried = false;
   EXPECT_TRUE(wrong(facts, NodeHere::kYes).empty());
-  for (const Finding& finding : check_machine(facts, NodeHere::kYes))
+  for (const Finding& finding : check_machine(facts, ServerConfig(), NodeHere::kYes))
     EXPECT_NE(finding.check, "O_DIRECT") << "it was not tried";
-  facts.folder.free_bytes = kGiB;
+  facts.folders[0].free_bytes = kGiB;
   EXPECT_EQ(wrong(facts, NodeHere::kYes).size(), 1u);
+}
+
+// Goal: it is the operator's own settings that are judged, and each folder of them.
+TEST(CheckMachine, GoesByTheSettings) {
+  const auto wrong_with = [](const MachineFacts& facts, const ServerConfig& config) {
+    std::vector<std::string> checks;
+    for (const Finding& finding : check_machine(facts, config, NodeHere::kNo)) {
+      if (finding.severity != Severity::kOk) checks.push_back(finding.check);
+    }
+    return checks;
+  };
+  using Checks = std::vector<std::string>;
+  MachineFacts facts = right();
+  ServerConfig config;
+  config.sessions = 4096;
+  facts.descriptors_hard = 4096;
+  EXPECT_EQ(wrong_with(facts, config), Checks{"descriptors"});
+  config.sessions = 16;
+  EXPECT_EQ(wrong_with(facts, config), Checks{});
+  config.dram_bytes = 64 * kGiB;
+  EXPECT_EQ(wrong_with(facts, config), Checks{"memory"});
+  config.dram_bytes = kGiB;
+  FolderFacts& targets = facts.folders.emplace_back(facts.folders[0]);
+  targets.check = "targets";
+  targets.path = "/mnt/drive";
+  targets.place = "";
+  targets.look_errno = ENOENT;
+  EXPECT_EQ(wrong_with(facts, config), Checks{"targets"});
+  facts.folders.pop_back();
+  facts.folders[0].free_bytes = 10 * kGiB;
+  config.free_floor_bytes = 8 * kGiB;
+  EXPECT_EQ(wrong_with(facts, config), Checks{"space"});
 }
 
 TEST(CheckMachine, KnowsPortsAndTokens) {
@@ -147,7 +182,7 @@ TEST(CheckMachine, KnowsPortsAndTokens) {
   EXPECT_EQ(only(facts, Severity::kWarning), "port");
   EXPECT_TRUE(wrong(facts, NodeHere::kYes).empty()) << "it is the node that has it";
   facts = right();
-  facts.tokens = {{"VARVE_TOKEN_FILE", "/t", "the token file may be read by others; chmod 600 it"}};
+  facts.tokens = {{"/t", "the token file may be read by others; chmod 600 it"}};
   EXPECT_EQ(only(facts, Severity::kError), "token file");
   facts.tokens[0].problem = "the token has less than 16 characters";
   EXPECT_EQ(only(facts, Severity::kError), "token file");
