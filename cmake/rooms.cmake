@@ -81,6 +81,10 @@ if(TARGET varved AND TARGET varve_demo)
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/drain_test.py $<TARGET_FILE:varved>
                    $<TARGET_FILE:varve_demo>)
   set_tests_properties(e2e/drain PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
+  add_test(NAME e2e/client_kill
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/client_kill_test.py $<TARGET_FILE:varved>
+                   $<TARGET_FILE:varve_demo>)
+  set_tests_properties(e2e/client_kill PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 
 # Clients and the varved of this build.
