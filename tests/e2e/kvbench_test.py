@@ -134,6 +134,26 @@ class KvBench(unittest.TestCase):
         omitted = {o["field"] for o in document["omissions"]}
         self.assertIn("tiers[].capacity_bytes", omitted)
 
+    def test_ended_by_a_signal_it_leaves_nothing_behind(self):
+        """While GiB of targets lie there and daemons serve: no file, no process, no result."""
+        for number, arguments in (
+                (signal.SIGINT, ["ceiling", "--rounds", "1001"]),
+                (signal.SIGTERM, ["replay", "--requests", "5000", *SMALL]),
+                (signal.SIGINT, ["sweep", "--repetitions", "100", "--dram-mib", "256"]),
+                (signal.SIGTERM, ["bars", "ec_flash_bytes", "--quick", "--rounds", "1001"])):
+            with self.subTest(arguments[0]):
+                command = [KVBENCH, *arguments, "--dir", self.folder, "--json", self.json]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      text=True) as process:
+                    wait_until_there(self.folder, process)
+                    process.send_signal(number)
+                    text, errors = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 128 + number, errors)
+                self.assertIn("no result", errors)
+                self.assertNotIn("GB/s", text)
+                self.assertEqual(os.listdir(self.folder), [], "something was left behind")
+                self.assertEqual(processes_of(self.folder), [], "something still runs")
+
     def test_without_a_server_there_is_no_result(self):
         _, text = self.run_it("replay", "--requests", "2", "--address", "127.0.0.1:1", expect=1)
         self.assertNotIn("GB/s", text)
@@ -150,6 +170,33 @@ def wait_until_pulled(metrics, process):
         if sum(float(r[-1]) for r in rows) > 0:
             return
         time.sleep(0.05)
+
+
+def wait_until_there(folder, process):
+    """Returns once the run has a file of at least 64 MiB."""
+    while process.poll() is None:
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                try:
+                    if os.stat(os.path.join(parent, name)).st_size >= 64 << 20:
+                        return
+                except FileNotFoundError:
+                    pass
+        time.sleep(0.02)
+
+
+def processes_of(folder):
+    """Command lines of processes that name the folder."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                line = file.read().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if folder in line:
+            found.append(line)
+    return found
 
 
 def stop_varved(server):

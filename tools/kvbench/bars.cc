@@ -188,7 +188,7 @@ int run_bars(BarsOptions options, const std::string& run_id) {
     return 1;
   }
   // Of this run alone: what else lies in the folder is not ours to remove.
-  options.folder = *folder + "/bars-" + run_id;
+  options.folder = run_folder(*folder, run_id);
   const auto pull = pull_options(options, options.folder);
   const auto declaration =
       declare_bars({pull.shape, pull.lanes, pull.rounds, *folder, options.quick});

@@ -193,7 +193,7 @@ int run_ceiling(CeilingOptions options, const RunStart& start) {
   }
   const auto folder = work_folder(options.folder);
   if (!folder) return report_failure(folder.error());
-  const std::string own = *folder + "/ceiling-" + start.run_id;
+  const std::string own = run_folder(*folder, start.run_id);
   Declaration declaration;
   std::vector<std::string> lines;
   const Status measured = measure(options, start, own, declaration, lines);

@@ -5,12 +5,15 @@
 //   kvbench replay           a trace, closed or open loop
 //   kvbench sweep            pulls in many shapes, hot and cold
 //
-// Exit 0: there is a result; 1: none, or a bar was refused; 2: wrong use.
+// Exit 0: there is a result; 1: none, or a bar was refused; 2: wrong use; 128 + N: ended by signal
+// N, no result, nothing left behind.
 #include <CLI/CLI.hpp>
 
 #include "tools/kvbench/bars.h"
 #include "tools/kvbench/ceiling.h"
+#include "tools/kvbench/process.h"
 #include "tools/kvbench/replay.h"
+#include "tools/kvbench/supervisor.h"
 #include "tools/kvbench/sweep.h"
 
 using namespace varve::kvbench;
@@ -32,6 +35,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  const std::string& work = *bars_command      ? bars.folder
+                            : *ceiling_command ? ceiling.folder
+                            : *replay_command  ? replay.server.folder
+                                               : sweep.server.folder;
+  if (const auto code = supervise(run_folder_asked(work, start.run_id))) return *code;
   if (*bars_command) return run_bars(bars, start.run_id);
   if (*ceiling_command) return run_ceiling(ceiling, start);
   if (*replay_command) return run_replay(replay, start);

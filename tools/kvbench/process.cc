@@ -37,6 +37,10 @@ int64_t written_ns(const std::string& path) {
   return int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
 }
 
+std::string work_path(const std::string& asked) {
+  return asked.empty() ? own_path().substr(0, own_path().rfind('/')) + "/../bench-data" : asked;
+}
+
 }  // namespace
 
 uint64_t metric_sum(std::string_view prometheus_text, std::string_view name,
@@ -77,13 +81,20 @@ std::string varved_path() {
 
 Result<std::string> work_folder(const std::string& asked) {
   std::error_code error;
-  const std::string folder =
-      asked.empty() ? own_path().substr(0, own_path().rfind('/')) + "/../bench-data" : asked;
+  const std::string folder = work_path(asked);
   std::filesystem::create_directories(folder, error);
   if (error) return Status::io("bench: the work folder cannot be made", error.value());
   const std::string whole = std::filesystem::canonical(folder, error).string();
   if (error) return Status::io("bench: the work folder is not there", error.value());
   return whole;
+}
+
+std::string run_folder(const std::string& work, const std::string& run_id) {
+  return work + "/kvbench-" + run_id;
+}
+
+std::string run_folder_asked(const std::string& asked, const std::string& run_id) {
+  return run_folder(work_path(asked), run_id);
 }
 
 Nanos cpu_ns(pid_t pid) {

@@ -24,6 +24,10 @@ std::string own_path();     // of this program
 std::string varved_path();  // of the daemon that was built beside it
 // `asked`, or bench-data beside the build: made, absolute.
 Result<std::string> work_folder(const std::string& asked);
+// The folder of one run in its work folder: all that it makes is in there, and goes with it.
+std::string run_folder(const std::string& work, const std::string& run_id);
+// The same of a work folder that may not be there yet.
+std::string run_folder_asked(const std::string& asked, const std::string& run_id);
 
 // CPU time of a process so far, all threads; 0 when it is gone or cannot be seen.
 Nanos cpu_ns(pid_t pid);

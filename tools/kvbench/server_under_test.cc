@@ -39,7 +39,7 @@ Result<std::unique_ptr<ServerUnderTest>> ServerUnderTest::start(const ServerOpti
     return server;
   }
   VARVE_TRY(const std::string work, work_folder(options.folder));
-  server->folder_ = work + "/server-" + run_id;
+  server->folder_ = run_folder(work, run_id);
   std::error_code error;
   if (!std::filesystem::create_directories(server->folder_, error)) {
     return Status::io("kvbench: the server's folder cannot be made", error.value());

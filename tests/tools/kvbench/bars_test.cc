@@ -1,5 +1,5 @@
 // The subcommand takes the names of bars and groups, and nothing else. That bars have numbers is
-// the smoke test `tools/dev bench --quick`, which needs the daemon's binary.
+// seen by tests/e2e/bars_test.py, which needs the daemon.
 #include "tools/kvbench/bars.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(Bars, WhatLiesInTheWorkFolderIsNotRemoved) {
   options.rounds = 1;
   EXPECT_EQ(run_bars(options, "1"), 0);
   EXPECT_TRUE(std::filesystem::exists(kept));
-  EXPECT_FALSE(std::filesystem::exists(folder + "/bars-1"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/kvbench-1"));
   std::filesystem::remove_all(folder);
 }
 
