@@ -74,7 +74,10 @@ if(TARGET varved AND TARGET kvbench)
   add_test(NAME e2e/kvbench
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/kvbench_test.py $<TARGET_FILE:kvbench>
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(e2e/kvbench PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
+  add_test(NAME e2e/bars
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/bars_test.py $<TARGET_FILE:kvbench>
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(e2e/kvbench e2e/bars PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 if(TARGET varved AND TARGET varve_demo)
   add_test(NAME e2e/drain
