@@ -233,6 +233,21 @@ const char* const @symbol@ = R\"embedded(@text@)embedded\";
   target_sources(${target} PRIVATE ${source})
 endfunction()
 
+# varve_build_commit(program): the program defines `const char* const varve::kBuildCommit`, which
+# sources it is made of, asked anew at each build.
+function(varve_build_commit program)
+  if(NOT TARGET ${program})
+    return()
+  endif()
+  set(source ${CMAKE_BINARY_DIR}/embed/build_commit.cc)
+  add_custom_target(varve_commit
+                    COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DOUTPUT=${source}
+                            -P ${CMAKE_SOURCE_DIR}/cmake/commit.cmake
+                    BYPRODUCTS ${source})
+  target_sources(${program} PRIVATE ${source})
+  add_dependencies(${program} varve_commit)
+endfunction()
+
 # varve_python_test(name script): a test written in Python, run by ctest like the others.
 function(varve_python_test name script)
   if(EXISTS ${CMAKE_SOURCE_DIR}/${script})

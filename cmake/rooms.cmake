@@ -66,6 +66,7 @@ varve_room(tools/trace DEPS common/base)
 varve_tool(tools/kvbench NAME kvbench DEPS ${kCommon} client server/flash server/tier server/index
                                             server/policy server/op server/shard tools/trace)
 varve_embed(tools/kvbench declaration.schema.json varve::kvbench kDeclarationSchema)
+varve_build_commit(kvbench)
 varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client tools/trace tools/kvbench)
 varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
 varve_tool(tools/kvctl NAME kvctl DEPS ${kCommon} server/config server/host client

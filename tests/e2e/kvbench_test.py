@@ -48,6 +48,22 @@ class KvBench(unittest.TestCase):
         self.assertIn("ceiling drive_read ", text)
         self.assertEqual(document["results"]["mode"], "no_store")
 
+    def test_the_commit_is_that_of_the_build_wherever_the_program_stands(self):
+        away = os.path.join(self.folder, "kvbench")
+        shutil.copy2(KVBENCH, away)
+        command = [away, "ceiling", "--quick", "--layers", "2", "--dir", self.folder, "--json",
+                   self.json]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(self.json, encoding="utf-8") as file:
+            document = json.load(file)
+        self.assertRegex(document["git_commit"], "^([0-9a-f]{40}(-dirty)?|sources-[0-9a-f]{64})$")
+        # Expect: what the machine sets is declared, without a word of it omitted.
+        told = document["declaration"]["os"]
+        for part in ("governor", "mitigations", "numa_nodes", "sysctl"):
+            self.assertTrue(told[part], part)
+        self.assertNotIn("os", [o["field"] for o in document["omissions"]])
+
     def test_replay_of_the_generator(self):
         document, text = self.run_it("replay", "--requests", "10", "--rounds", "2", *SMALL)
         results = document["results"]

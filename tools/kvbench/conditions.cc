@@ -28,7 +28,7 @@ void declare_head(const Conditions& c, Declaration& out) {
     command += (command.empty() ? "" : " ") + shell_quoted(argument);
   out.head("run_id", c.start.run_id);
   out.head("timestamp", c.start.timestamp);
-  out.head("git_commit", commit());
+  out.head("git_commit", c.start.commit);
   out.head("host_fingerprint", fingerprint());
   out.head("declared_by", "kvbench");
   out.head("reproduction_command", command);
@@ -44,8 +44,8 @@ void declare_head(const Conditions& c, Declaration& out) {
       cache_value(cache, "VARVE_SANITIZE") != "(none)") {
     out.warn("this is no release build: it checks more and is slower; not for publication");
   }
-  if (out.document()["git_commit"] == "unknown") {
-    out.warn("the commit is not known: this program does not stand in the build of a checkout");
+  if (c.start.commit.ends_with("-dirty")) {
+    out.warn("the program was built of files that differ from its commit; not for publication");
   }
 }
 
@@ -163,13 +163,19 @@ void declare_machine(const Conditions& c, Declaration& out) {
     for (const char* field : {"virtualization", "os"})
       out.omit_part(field, "the server's machine", kNotTold);
   }
+  Json sysctl = Json::object();
+  for (const auto& [name, value] : sysctls())
+    sysctl[name] = value;
   out.declare("os", {{"kernel", kernel()},
                      {"cpu", cpu_model()},
                      {"cores", cores()},
                      {"memory", memory_text()},
+                     {"governor", governor()},
+                     {"numa_nodes", numa_nodes()},
                      {"pinning", "none"},
-                     {"huge_pages", huge_pages()}});
-  out.omit_part("os", "governor, mitigations, sysctl", "not read by this version of kvbench");
+                     {"huge_pages", huge_pages()},
+                     {"mitigations", mitigations()},
+                     {"sysctl", sysctl}});
   out.omit("power", "no meter: nothing here measures the power of the machine");
   out.omit("cost", "no prices are known for this machine");
   out.declare("division", "internal");
@@ -296,10 +302,11 @@ void declare_engine(Declaration& out) {
 
 }  // namespace
 
-RunStart RunStart::now(int argc, char** argv) {
+RunStart RunStart::now(int argc, char** argv, std::string commit) {
   RunStart start;
   start.arguments.assign(argv, argv + argc);
   start.timestamp = varve::kvbench::timestamp();
+  start.commit = std::move(commit);
   start.load_average = varve::kvbench::load_average();
   SystemEntropy entropy;
   uint64_t number = 0;

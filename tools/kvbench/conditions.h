@@ -19,8 +19,9 @@ struct RunStart {
   std::vector<std::string> arguments;  // of the program, its name first
   std::string run_id;
   std::string timestamp;
+  std::string commit;  // which sources this program is made of, see cmake/commit.cmake
   double load_average = 0;
-  static RunStart now(int argc, char** argv);
+  static RunStart now(int argc, char** argv, std::string commit);
 };
 
 enum class Server : uint8_t { kNone, kOwn, kOthers };

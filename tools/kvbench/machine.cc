@@ -1,4 +1,4 @@
-// Small readers of text files; what needs a command asks git.
+// What /proc and /sys say, by small readers of text files.
 #include "tools/kvbench/machine.h"
 
 #include <sys/stat.h>
@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <set>
 #include <span>
 #include <sstream>
 
@@ -30,13 +31,24 @@ std::string device_number_of(const std::string& path) {
   return std::to_string(major(info.st_dev)) + ":" + std::to_string(minor(info.st_dev));
 }
 
-// What a command prints on its first line; empty when it fails.
-std::string first_line_of(const std::string& command) {
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return "";
-  char line[256] = {};
-  const bool got = std::fgets(line, sizeof(line), pipe) != nullptr;
-  return ::pclose(pipe) == 0 && got ? trimmed(line) : "";
+// The settings that shape sockets, page cache, memory and io_uring.
+constexpr const char* kSysctls[] = {"fs/aio-max-nr",          "kernel/io_uring_disabled",
+                                    "kernel/numa_balancing",  "kernel/sched_autogroup_enabled",
+                                    "net/core/rmem_max",      "net/core/wmem_max",
+                                    "net/core/default_qdisc", "net/core/busy_poll",
+                                    "net/ipv4/tcp_rmem",      "net/ipv4/tcp_wmem",
+                                    "net/ipv4/tcp_mem",       "net/ipv4/tcp_congestion_control",
+                                    "vm/dirty_ratio",         "vm/dirty_background_ratio",
+                                    "vm/nr_hugepages",        "vm/overcommit_memory",
+                                    "vm/swappiness",          "vm/zone_reclaim_mode"};
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace
@@ -131,14 +143,48 @@ std::string hypervisor() {
   return clock.find("kvm-clock") != std::string::npos ? "kvm" : "other";
 }
 
-std::string commit() {
-  const std::string root = cache_value(build_cache(), "CMAKE_HOME_DIRECTORY");
-  if (root == "unknown") return root;
-  const std::string git = "git -C " + shell_quoted(root);
-  const std::string head = first_line_of(git + " rev-parse HEAD 2>/dev/null");
-  if (head.empty()) return "unknown";
-  const bool dirty = !first_line_of(git + " status --porcelain 2>/dev/null").empty();
-  return dirty ? head + "-dirty" : head;
+std::string governor() {
+  std::set<std::string> all;
+  const std::string cpus = "/sys/devices/system/cpu/";
+  for (const std::string& name : names_in(cpus)) {
+    const std::string one = trimmed(read_file(cpus + name + "/cpufreq/scaling_governor"));
+    if (one != "unknown") all.insert(one);
+  }
+  if (all.empty()) return "none: the kernel does not set the frequency here (no cpufreq)";
+  std::string text;
+  for (const std::string& one : all)
+    text += (text.empty() ? "" : ", ") + one;
+  return text;
+}
+
+std::string mitigations() {
+  std::string text;
+  const std::string folder = "/sys/devices/system/cpu/vulnerabilities/";
+  for (const std::string& name : names_in(folder))
+    text += (text.empty() ? "" : "; ") + name + ": " + trimmed(read_file(folder + name));
+  return text.empty() ? "unknown" : text;
+}
+
+uint32_t numa_nodes() {
+  uint32_t count = 0;
+  for (const std::string& name : names_in("/sys/devices/system/node")) {
+    const bool is_node = name.starts_with("node") && name.size() > 4 &&
+                         name.find_first_not_of("0123456789", 4) == std::string::npos;
+    count += is_node ? 1 : 0;
+  }
+  return std::max(1u, count);  // a kernel without NUMA has no such folder
+}
+
+std::vector<std::pair<std::string, std::string>> sysctls() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const char* path : kSysctls) {
+    std::string name = path, value = trimmed(read_file(std::string("/proc/sys/") + path));
+    if (value == "unknown") continue;
+    std::replace(name.begin(), name.end(), '/', '.');
+    std::replace(value.begin(), value.end(), '\t', ' ');
+    all.emplace_back(name, value);
+  }
+  return all;
 }
 
 std::string fingerprint() {

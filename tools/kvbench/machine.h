@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/base.h"
@@ -30,8 +31,12 @@ double load_average();  // of the last minute
 bool is_quiet(double load_average, uint32_t cores);
 std::string io_backend();
 std::string hypervisor();  // "bare_metal", "kvm" or "other"
-// The commit of the checkout that the build belongs to, "-dirty" behind it where files differ.
-std::string commit();
+// How the frequency of the cores is chosen; of cores that differ all.
+std::string governor();
+std::string mitigations();  // of each flaw of the processor what the kernel does about it
+uint32_t numa_nodes();
+// Those that shape sockets, page cache, memory and io_uring, as far as this kernel has them.
+std::vector<std::pair<std::string, std::string>> sysctls();
 std::string fingerprint();  // of this machine: a digest, which tells nothing else of it
 std::string timestamp();    // UTC, as of RFC 3339
 // Of a file, or of all files of a folder in the order of their names.

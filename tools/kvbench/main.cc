@@ -16,10 +16,14 @@
 #include "tools/kvbench/supervisor.h"
 #include "tools/kvbench/sweep.h"
 
+namespace varve {
+extern const char* const kBuildCommit;  // of cmake/commit.cmake
+}
+
 using namespace varve::kvbench;
 
 int main(int argc, char** argv) {
-  const RunStart start = RunStart::now(argc, argv);
+  const RunStart start = RunStart::now(argc, argv, varve::kBuildCommit);
   CLI::App app{"Measures Varve: ratios against ceilings of the same run."};
   app.require_subcommand(1);
   BarsOptions bars;

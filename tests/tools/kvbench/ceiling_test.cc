@@ -13,7 +13,7 @@ namespace {
 RunStart start_of_test() {
   char name[] = "kvbench", command[] = "ceiling";
   char* arguments[] = {name, command};
-  return RunStart::now(2, arguments);
+  return RunStart::now(2, arguments, std::string(40, 'a'));
 }
 
 TEST(Ceiling, AQuickRunHasFourRatesAndAValidDeclaration) {

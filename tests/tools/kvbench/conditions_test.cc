@@ -14,6 +14,7 @@ Conditions conditions_of(Server server) {
   c.start.arguments = {"kvbench", "replay", "it's"};
   c.start.run_id = "1";
   c.start.timestamp = "now";
+  c.start.commit = std::string(40, 'a');
   c.server = server;
   c.address = "127.0.0.1:7440";
   c.folder = ".";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 namespace varve::kvbench {
 namespace {
@@ -53,13 +54,25 @@ TEST(Machine, OneThatOthersUseIsNotQuiet) {
 }
 
 TEST(Machine, WhatItSaysIsNeverEmpty) {
-  for (const std::string& text :
-       {kernel(), cpu_model(), memory_text(), huge_pages(), io_backend(), hypervisor(), commit(),
-        fingerprint(), mount_of_folder(".").type, drive_of_folder(".").model})
+  for (const std::string& text : {kernel(), cpu_model(), memory_text(), huge_pages(), io_backend(),
+                                  hypervisor(), fingerprint(), governor(), mitigations(),
+                                  mount_of_folder(".").type, drive_of_folder(".").model})
     EXPECT_FALSE(text.empty());
   EXPECT_EQ(fingerprint(), fingerprint());
   EXPECT_EQ(timestamp().size(), 20u);
   EXPECT_GE(cores(), 1u);
+  EXPECT_GE(numa_nodes(), 1u);
+}
+
+TEST(Machine, SettingsOfTheKernelHaveTheNamesThatSysctlTakes) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : sysctls()) {
+    EXPECT_EQ(name.find('/'), std::string::npos) << name;
+    EXPECT_FALSE(value.empty()) << name;
+    names.insert(name);
+  }
+  EXPECT_EQ(names.count("net.ipv4.tcp_congestion_control"), 1u);
+  EXPECT_EQ(names.count("vm.swappiness"), 1u);
 }
 
 }  // namespace

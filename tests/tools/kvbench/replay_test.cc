@@ -98,7 +98,7 @@ TEST(Replay, WhatCannotBePlayedHasNoResult) {
   options.trace_path = "/no/such/trace.jsonl";
   char name[] = "kvbench";
   char* arguments[] = {name};
-  EXPECT_EQ(run_replay(options, RunStart::now(1, arguments)), 1);
+  EXPECT_EQ(run_replay(options, RunStart::now(1, arguments, "of a test")), 1);
 }
 
 TEST(Replay, WrongUseIsRefused) {

@@ -53,7 +53,7 @@ TEST(Sweep, WithoutAServerThereIsNoResult) {
   options.server.folder = "/proc/kvbench";
   char name[] = "kvbench";
   char* arguments[] = {name};
-  EXPECT_EQ(run_sweep(options, RunStart::now(1, arguments)), 1);
+  EXPECT_EQ(run_sweep(options, RunStart::now(1, arguments, "of a test")), 1);
 }
 
 }  // namespace
