@@ -16,7 +16,7 @@ varve_room(common/reactor DEPS common/base common/metrics common/time DOORS op.h
 varve_room(common/device DEPS common/base common/metrics common/time common/reactor
            DOORS fault_device.h DOUBLES)
 varve_room(common/fabric DEPS common/base common/metrics common/time common/reactor
-           DOORS address.h DOUBLES)
+           DOORS address.h tcp_socket.h DOUBLES)
 varve_room(common/erasure DEPS common/base common/model LIBS isal)
 varve_room(common/placement DEPS common/base common/model)
 varve_room(common/wire DEPS common/base common/model common/fabric)
@@ -40,7 +40,7 @@ varve_room(server/session DEPS ${kCommon} server/config server/flash server/tena
                                server/shard DOUBLES)
 varve_room(server/host DEPS common/base common/model common/time server/config)
 varve_proto(control)  # proto/varve/v1/control.proto; server/control and tools/kvctl name it
-varve_room(server/control DEPS common/base common/metrics common/model common/time
+varve_room(server/control DEPS common/base common/fabric common/metrics common/model common/time
            LIBS varve_proto_control)
 varve_room(server/monitor DEPS common/base common/metrics
            LIBS prometheus-cpp::core civetweb::civetweb)

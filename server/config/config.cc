@@ -356,6 +356,9 @@ DescriptorNeed descriptor_need(const ServerConfig& config) {
   DescriptorNeed need;
   need.least = kDescriptorsOfProcess +
                uint64_t{config.shards} * (config.targets + kDescriptorsOfShard) + kLanesPerSession;
+  // What others may open here must not be taken from the data plane.
+  if (config.control != kNoListener) need.least += kControlConnectionsMax;
+  if (config.http != kNoListener) need.least += kHttpConnectionsMax;
   need.full = need.least + uint64_t{config.sessions} * kLanesPerSession + kUnnamedLanes;
   VARVE_ASSERT(need.least <= need.full);
   return need;

@@ -48,6 +48,11 @@ struct FaultSettings {
 };
 
 inline constexpr std::string_view kNoListener = "none";
+// Open at once, whoever opens them; their descriptors are counted beside those of sessions.
+inline constexpr uint32_t kControlConnectionsMax = 32;
+inline constexpr uint32_t kHttpThreads = 8;   // each is one connection's
+inline constexpr uint32_t kHttpWaiting = 16;  // accepted, and no thread has taken them yet
+inline constexpr uint32_t kHttpConnectionsMax = kHttpThreads + kHttpWaiting + 1;
 
 // Whence a value comes when it is not the default.
 struct Origin {

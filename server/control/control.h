@@ -11,6 +11,7 @@
 //   C2 every call ends: by its answer, its limit, or stop().
 //   C3 what is refused or fails says cause and remedy, and never the token.
 //   C4 health says SERVING exactly while it was told so, and never after stop() began.
+//   C5 bounded: connections, what each may ask at once, and how long one is kept.
 #pragma once
 
 #include <memory>
@@ -317,9 +318,11 @@ class Ingress {
 // ---- the server
 
 struct Options {
-  std::string address;      // HOST:PORT; port 0: any
-  std::string token;        // empty = loopback peers only, and loopback addresses only
-  uint32_t calls_max = 16;  // in progress at once; more are refused
+  std::string address;            // HOST:PORT; port 0: any
+  std::string token;              // empty = loopback peers only, and loopback addresses only
+  uint32_t calls_max = 16;        // in progress at once; more are refused
+  uint32_t connections_max = 32;  // open at once; more are closed
+  uint32_t hello_ms_max = 5000;   // until a connection speaks HTTP/2
   uint32_t message_bytes_max = 1024 * 1024;
   Nanos call_ns_max = 30 * kSecond;
   Nanos purge_ns_max = 90 * kSecond;
@@ -336,7 +339,7 @@ class Server {
   virtual std::string address() const = 0;              // as it listens, with its port
   virtual void readiness_set(Readiness readiness) = 0;  // C4
   // No new calls; those in progress have half of `bound_ns` to end by themselves, then their waits
-  // are ended. Returns when the last one has gone.
+  // are ended, and what is left of it to answer. Returns when the last one has gone.
   virtual void stop(Nanos bound_ns) = 0;
   virtual MetricSnapshot metrics() const = 0;  // any thread
 };

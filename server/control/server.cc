@@ -1,6 +1,9 @@
 // The gRPC server around the service: its limits, its health, its end.
 #include <grpc/support/log.h>
 
+#include <cstring>
+
+#include "server/control/acceptor.h"
 #include "server/control/service.h"
 
 namespace varve::control {
@@ -11,11 +14,11 @@ constexpr int kThreadsBeside = 8;  // pollers and health, beside one thread for 
 constexpr size_t kMemoryBytesMax = 64 * kMiB;
 constexpr int kStreamsMax = 32;  // of one connection
 constexpr int kMetadataBytesMax = 8 * 1024;
-constexpr int kIdleMs = 300000, kKeepaliveMs = 60000, kKeepaliveTimeoutMs = 20000;
+// A watcher of the health service is never idle, so there is an age too; a purge may end in it.
+constexpr int kIdleMs = 30000, kAgeMs = 600000, kAgeGraceMs = 120000;
+constexpr int kKeepaliveMs = 60000, kKeepaliveTimeoutMs = 20000;
 constexpr int kPingMs = 10000, kPingStrikes = 2;
 constexpr const char* kServiceName = "varve.v1.Control";
-// What gRPC itself takes to end, once no call is left.
-constexpr Nanos kEndNanos = kSecond;
 
 gpr_timespec from_now(Nanos ns) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
@@ -31,31 +34,38 @@ void log_of_grpc(gpr_log_func_args* args) {
 class ServerImpl final : public Server {
  public:
   ServerImpl(const Options& options, Ingress& ingress, const Clock& clock)
-      : options_(options), ingress_(ingress), service_(options, ingress, clock) {}
+      : options_(options),
+        clock_(clock),
+        ingress_(ingress),
+        service_(options, ingress, clock),
+        acceptor_(options.connections_max, clock) {}
   ~ServerImpl() override {
     if (server_ != nullptr) stop(0);
   }
 
-  bool start();
-  std::string address() const override { return address_; }
+  Status start();
+  std::string address() const override { return acceptor_.address(); }
   void readiness_set(Readiness readiness) override;
   void stop(Nanos bound_ns) override;
-  MetricSnapshot metrics() const override { return service_.metrics(); }
+  MetricSnapshot metrics() const override;
 
  private:
   const Options options_;
+  const Clock& clock_;
   Ingress& ingress_;
   Service service_;
-  std::string address_;
+  mutable Acceptor acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
 
-bool ServerImpl::start() {
+Status ServerImpl::start() {
+  VARVE_RETURN_IF_ERROR(acceptor_.listen(options_.address));
   gpr_set_log_function(log_of_grpc);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(), &port);
+  using From = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  auto taker = builder.experimental().AddExternalConnectionAcceptor(
+      From::FROM_FD, grpc::InsecureServerCredentials());
   builder.RegisterService(&service_);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_bytes_max));
   builder.SetMaxSendMessageSize(static_cast<int>(options_.message_bytes_max));
@@ -66,21 +76,22 @@ bool ServerImpl::start() {
   quota.Resize(kMemoryBytesMax);
   quota.SetMaxThreads(static_cast<int>(options_.calls_max) + kThreadsBeside);
   builder.SetResourceQuota(quota);
-  // Two daemons on one port would share its calls between them without a word.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsMax);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             static_cast<int>(options_.hello_ms_max));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, kAgeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, kAgeGraceMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kPingStrikes);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr) return false;
+  if (server_ == nullptr) return Status(Code::kInternal, "gRPC did not start");
   readiness_set(Readiness::kNotReady);  // until it is said to be
-  const size_t colon = options_.address.rfind(':');
-  address_ = options_.address.substr(0, colon + 1) + std::to_string(port);
-  return port != 0;
+  acceptor_.start(std::move(taker));
+  return {};
 }
 
 void ServerImpl::readiness_set(Readiness readiness) {
@@ -93,14 +104,36 @@ void ServerImpl::readiness_set(Readiness readiness) {
 void ServerImpl::stop(Nanos bound_ns) {
   if (server_ == nullptr) return;
   readiness_set(Readiness::kNotReady);
+  const Nanos until_ns = clock_.now_ns() + bound_ns;
+  const auto left_ns = [this, until_ns] {
+    const Nanos now_ns = clock_.now_ns();
+    return now_ns < until_ns ? until_ns - now_ns : 0;
+  };
   const bool ended = service_.close(bound_ns / 2);
   ingress_.close();  // C2: whoever still waits is answered now
-  if (!ended && !service_.close(kEndNanos)) {
+  if (!ended && !service_.close(left_ns() / 2)) {
     logf(LogLevel::kWarn, "control", "calls are slow to end; waiting for them");
   }
-  server_->Shutdown(from_now(kEndNanos));
+  acceptor_.stop();
+  server_->Shutdown(from_now(left_ns()));
   server_->Wait();
   server_.reset();
+}
+
+MetricSnapshot ServerImpl::metrics() const {
+  using Kind = MetricSnapshot::Value::Kind;
+  MetricSnapshot out = service_.metrics();
+  const Acceptor::Numbers numbers = acceptor_.numbers();
+  out.append({{"varve_control_connections", "", "Connections to the control plane now."},
+              Kind::kGauge,
+              static_cast<int64_t>(numbers.open),
+              {}});
+  out.append({{"varve_control_connections_refused_total", "",
+               "Connections to the control plane that were one too many."},
+              Kind::kCounter,
+              static_cast<int64_t>(numbers.refused),
+              {}});
+  return out;
 }
 
 }  // namespace
@@ -108,11 +141,14 @@ void ServerImpl::stop(Nanos bound_ns) {
 Answer<std::unique_ptr<Server>> Server::open(const Options& options, Ingress& ingress,
                                              const Clock& clock) {
   auto server = std::make_unique<ServerImpl>(options, ingress, clock);
-  if (!server->start()) {
-    return Refusal::of(Code::kUnavailable,
-                       "--control " + options.address +
-                           ": cannot listen there: it is taken by another process, or no address "
-                           "of this machine; give another one, or none");
+  if (const Status status = server->start(); !status.ok()) {
+    return Refusal::of(
+        Code::kUnavailable,
+        "--control " + options.address + ": cannot listen there (" + status.what() +
+            (status.errno_value() == 0 ? std::string()
+                                       : std::string(": ") + std::strerror(status.errno_value())) +
+            "): it is taken by another process, or no address of this machine; "
+            "give another one, or none");
   }
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -24,7 +24,7 @@ std::string host_of(const std::string& peer) {
   return host;
 }
 
-const char* code_label(int code) {
+const char* code_label(uint32_t code) {
   static constexpr const char* kNames[] = {"ok",
                                            "cancelled",
                                            "unknown",
@@ -42,8 +42,14 @@ const char* code_label(int code) {
                                            "unavailable",
                                            "data_loss",
                                            "unauthenticated"};
-  constexpr int kCount = sizeof(kNames) / sizeof(kNames[0]);
-  return code >= 0 && code < kCount ? kNames[code] : "unknown";
+  static_assert(sizeof(kNames) / sizeof(kNames[0]) == kCodes);
+  VARVE_ASSERT(code < kCodes, code);
+  return kNames[code];
+}
+
+uint32_t known_code(grpc::StatusCode code) {
+  const bool known = code >= 0 && static_cast<uint32_t>(code) < kCodes;
+  return static_cast<uint32_t>(known ? code : grpc::StatusCode::UNKNOWN);
 }
 
 Caller caller_of(const grpc::ServerContext& context) {
@@ -93,7 +99,7 @@ void Counts::ended(Rpc rpc, grpc::StatusCode code, Nanos took_ns) {
   const std::lock_guard<std::mutex> lock(mutex_);
   VARVE_ASSERT(in_progress_ > 0);
   --in_progress_;
-  ++by_code_[static_cast<uint8_t>(rpc)][code];
+  ++by_code_[static_cast<uint8_t>(rpc)][known_code(code)];
   took_[static_cast<uint8_t>(rpc)].record(took_ns);
 }
 
@@ -107,7 +113,9 @@ MetricSnapshot Counts::snapshot() const {
               {}});
   for (uint32_t rpc = 0; rpc < kRpcs; ++rpc) {
     const std::string label = std::string("rpc=\"") + rpc_name(static_cast<Rpc>(rpc)) + "\"";
-    for (const auto& [code, count] : by_code_[rpc]) {
+    for (uint32_t code = 0; code < kCodes; ++code) {
+      const uint64_t count = by_code_[rpc][code];
+      if (count == 0) continue;
       out.append({{"varve_control_requests_total", label + ",code=\"" + code_label(code) + "\"",
                    "Calls of the control plane, by name and outcome."},
                   Kind::kCounter,

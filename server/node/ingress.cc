@@ -195,6 +195,7 @@ Failure open_control(Node& node) {
   control::Options options;
   options.address = config.control;
   options.token = node.control_token;
+  options.connections_max = kControlConnectionsMax;
   auto server = control::Server::open(options, *node.ingress, node.clock);
   if (!server) return environment(server.refusal().text);
   node.control = std::move(*server);

@@ -50,7 +50,7 @@ def hello(token=b"", credit=64 << 20, lane=1, session=0, secret=0, lane_index=0)
 
 
 class Daemon:
-    def __init__(self, data, *more, small=True):
+    def __init__(self, data, *more, small=True, before=None):
         # What ASan keeps of freed memory to find late uses of it would read as growth here.
         environment = dict(os.environ)
         environment["ASAN_OPTIONS"] = environment.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
@@ -59,7 +59,7 @@ class Daemon:
         arguments = [VARVED, "--data", data, "--listen", "127.0.0.1:0"]
         arguments += (SMALL if small else []) + off(more) + list(more)
         self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=self.stderr,
-                                        text=True, env=environment)
+                                        text=True, env=environment, preexec_fn=before)
         self.ready = None
 
     def wait_ready(self):
@@ -388,6 +388,24 @@ class VarvedTest(unittest.TestCase):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("only 32 descriptors", result.stderr)
         self.assertIn("ulimit -n", result.stderr)
+
+    def test_idle_operators_take_no_descriptor_of_a_client(self):
+        arguments = ["--control", "127.0.0.1:0", "--sessions", "4", "--shards", "1"]
+        need = 64 + (2 + 8) + 5 + 32 + 4 * 5 + 64  # OPERATIONS, Settings; --http is off
+        daemon = Daemon(self.data, *arguments,
+                        before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (need, need)))
+        self.daemons.append(daemon)
+        daemon.wait_ready()
+        self.assertNotIn("all sessions need", daemon.log())
+        control = re.search(r"control plane on (127\.0\.0\.1):(\d+)", daemon.log())
+        address = (control.group(1), int(control.group(2)))
+        idle = [socket.create_connection(address, timeout=10) for _ in range(need + 50)]
+        clients = [daemon.greet() for _ in range(4)]
+        self.assertEqual([kind for _, kind in clients], [2] * 4)
+        for s in idle + [s for s, _ in clients]:
+            s.close()
+        self.assertIn("a connection is refused: 32 are open", daemon.log())
+        self.assertEqual(daemon.stop(), 0)
 
     def test_too_little_memory_is_one_sentence(self):
         with open(VARVED, "rb") as f:

@@ -270,6 +270,13 @@ TEST(Config, DescriptorsGrowWithTargetsShardsAndSessions) {
   EXPECT_GE(many.full - many.least, 64u * 5);
   config.targets += 1;
   EXPECT_EQ(descriptor_need(config).least, one.least + config.shards);
+  // Connections of operators and probes have their own.
+  config = good();
+  const uint64_t all = descriptor_need(config).least;
+  config.control = kNoListener;
+  EXPECT_EQ(descriptor_need(config).least, all - kControlConnectionsMax);
+  config.http = kNoListener;
+  EXPECT_EQ(descriptor_need(config).least, all - kControlConnectionsMax - kHttpConnectionsMax);
 }
 
 // Expect: what stands in a file is named as it stands there, and what could not be read has no

@@ -41,6 +41,7 @@ class FakeIngress : public Ingress {
   Purged purged;
   Code refusal = Code::kOk;  // not kOk: every call that may be refused is
   Refusal::Kind refusal_kind = Refusal::Kind::kByCode;
+  void (*breaks)() = nullptr;  // status() calls it; it throws
 
   // ---- what it was asked
   std::vector<std::string> asked;
@@ -67,6 +68,7 @@ class FakeIngress : public Ingress {
 
   NodeStatus status() override {
     note("status");
+    if (breaks != nullptr) breaks();
     return node;
   }
   Answer<Nanos> drain() override { return answer("drain", Nanos{5 * kSecond}); }

@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "common/fabric/tcp_socket.h"
 #include "server/control/control.h"
 #include "tests/server/control/fake_ingress.h"
 
@@ -96,6 +97,69 @@ TEST(ControlServer, HealthFollowsWhatItIsTold) {
   EXPECT_EQ(health_of(**server, "varve.v1.Control"), 2);
 }
 
+// A peer that says nothing, as a port scan or a stuck proxy does.
+Socket silent_peer(const std::string& address) {
+  const Result<SocketAddress> to = resolve(address);
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(socket.fd(), to->get(), to->bytes), 0);
+  return socket;
+}
+
+// Until the other side ends it; what it says before is of no interest.
+void wait_for_the_end(const Socket& socket) {
+  char bytes[256];
+  while (::recv(socket.fd(), bytes, sizeof(bytes), 0) > 0) {
+  }
+}
+
+TEST(ControlServer, APeerThatSaysNothingIsCutOff) {
+  FakeIngress node;
+  const SystemClock clock;
+  Options options = any_port();
+  options.hello_ms_max = 200;
+  auto server = Server::open(options, node, clock);
+  ASSERT_TRUE(server);
+  const Socket silent = silent_peer((*server)->address());
+  wait_for_the_end(silent);
+  while ((*server)->metrics().number("varve_control_connections") != 0)
+    std::this_thread::yield();
+}
+
+// Expect: as many as may be are kept, whoever is one too many is told at once, and a place that is
+// free again is given to the next.
+TEST(ControlServer, ConnectionsAreBounded) {
+  FakeIngress node;
+  const SystemClock clock;
+  Options options = any_port();
+  options.connections_max = 3;
+  options.hello_ms_max = 600000;
+  auto server = Server::open(options, node, clock);
+  ASSERT_TRUE(server);
+  const auto number = [&](const char* name) { return (*server)->metrics().number(name); };
+  const auto ask = [&] {
+    // A channel of its own: equal ones share a connection.
+    grpc::ChannelArguments own;
+    own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    auto stub = v1::Control::NewStub(
+        grpc::CreateCustomChannel((*server)->address(), grpc::InsecureChannelCredentials(), own));
+    grpc::ClientContext context;
+    v1::GetStatusResponse out;
+    return stub->GetStatus(&context, {}, &out).error_code();
+  };
+  std::vector<Socket> silent;
+  for (uint32_t i = 0; i < 3; ++i)
+    silent.push_back(silent_peer((*server)->address()));
+  while (number("varve_control_connections") != 3)
+    std::this_thread::yield();
+  wait_for_the_end(silent_peer((*server)->address()));
+  EXPECT_EQ(number("varve_control_connections_refused_total"), 1);
+  EXPECT_EQ(ask(), grpc::UNAVAILABLE);
+  silent.pop_back();
+  while (number("varve_control_connections") != 2)
+    std::this_thread::yield();
+  EXPECT_EQ(ask(), grpc::OK);
+}
+
 TEST(ControlServer, StopEndsWhatIsInProgress) {
   FakeIngress node;
   const SystemClock clock;
@@ -112,7 +176,7 @@ TEST(ControlServer, StopEndsWhatIsInProgress) {
     ended = stub->FindBlock(&context, in, &out);
   });
   node.wait_for_waiting(1);
-  (*server)->stop(0);
+  (*server)->stop(2 * kSecond);  // the half of it is for calls to end by themselves
   waits.join();
   EXPECT_EQ(ended.error_code(), grpc::UNAVAILABLE);
   (*server)->stop(0);  // again: nothing

@@ -144,6 +144,27 @@ TEST(ControlService, CallsInProgressAreBounded) {
   EXPECT_TRUE(rig.call(&Stub::GetStatus, v1::GetStatusRequest(), &out).ok());
 }
 
+// Expect: its place is free again, it is told by its kind, and it is counted like any other.
+TEST(ControlService, WhatIsThrownInACallEndsTheCallOnly) {
+  Options options = with_token("a token of sixteen");
+  options.calls_max = 1;
+  ControlRig rig(options);
+  v1::GetStatusResponse out;
+  const auto ask = [&] { return rig.call(&Stub::GetStatus, v1::GetStatusRequest(), &out); };
+  rig.node.breaks = [] { throw std::bad_alloc(); };
+  for (uint32_t i = 0; i < 2; ++i) {
+    const grpc::Status status = ask();
+    EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(status.error_message(), kNoMemory);
+  }
+  rig.node.breaks = [] { throw std::runtime_error("a bug"); };
+  EXPECT_EQ(ask().error_code(), grpc::INTERNAL);
+  rig.node.breaks = nullptr;
+  EXPECT_TRUE(ask().ok());
+  EXPECT_TRUE(rig.service().close(0));
+  EXPECT_EQ(rig.service().metrics().number("varve_control_in_progress"), 0);
+}
+
 TEST(ControlService, CountsWhatCameOfEachCall) {
   ControlRig rig;
   v1::GetStatusResponse out;
