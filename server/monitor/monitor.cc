@@ -14,7 +14,6 @@ namespace {
 constexpr const char* kPlain = "text/plain; charset=utf-8";
 constexpr const char* kExposition = "text/plain; version=0.0.4; charset=utf-8";
 constexpr const char* kRequestBytesMax = "8192";  // of a request line and its headers
-constexpr const char* kWaitingMax = "16";         // connections that no thread has taken yet
 
 // civetweb takes [::1]:7442 as it is, and every address of a name by its number only.
 Result<std::string> listening_text(const std::string& address) {
@@ -50,6 +49,22 @@ bool is_refused(mg_connection* connection) {
   if (std::strcmp(method, "GET") == 0 || std::strcmp(method, "HEAD") == 0) return false;
   answer(connection, 405, kPlain, "only GET and HEAD are answered here\n");
   return true;
+}
+
+using Say = int (*)(mg_connection*, void*);
+
+// O4. Nothing is sent before all of an answer is there, so this one comes instead of it.
+template <Say say>
+int at_the_border(mg_connection* connection, void* context) noexcept {
+  try {
+    return say(connection, context);
+  } catch (...) {
+    mg_printf(connection,
+              "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: 0\r\n"
+              "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+              kPlain);
+    return 503;
+  }
 }
 
 int say_metrics(mg_connection* connection, void* context) {
@@ -101,9 +116,10 @@ class HttpMonitor final : public Monitor {
 
 Result<std::unique_ptr<Monitor>> Monitor::open(const MonitorOptions& options,
                                                const MonitorSource& source) {
-  VARVE_ASSERT(options.threads > 0 && options.request_ms_max > 0);
+  VARVE_ASSERT(options.threads > 0 && options.waiting > 0 && options.request_ms_max > 0);
   VARVE_TRY(const std::string listening, listening_text(options.address));
   const std::string threads = std::to_string(options.threads);
+  const std::string waiting = std::to_string(options.waiting);
   const std::string wait_ms = std::to_string(options.request_ms_max);
   const char* settings[] = {"listening_ports",
                             listening.c_str(),
@@ -114,9 +130,9 @@ Result<std::unique_ptr<Monitor>> Monitor::open(const MonitorOptions& options,
                             "max_request_size",
                             kRequestBytesMax,
                             "listen_backlog",
-                            kWaitingMax,
+                            waiting.c_str(),
                             "connection_queue",
-                            kWaitingMax,
+                            waiting.c_str(),
                             "enable_keep_alive",
                             "no",
                             "tcp_nodelay",
@@ -132,10 +148,10 @@ Result<std::unique_ptr<Monitor>> Monitor::open(const MonitorOptions& options,
     return Status(Code::kUnavailable, "cannot listen there", errno == 0 ? EADDRINUSE : errno);
   }
   void* of_source = const_cast<MonitorSource*>(&source);
-  mg_set_request_handler(context, "/metrics$", say_metrics, of_source);
-  mg_set_request_handler(context, "/healthz$", say_alive, of_source);
-  mg_set_request_handler(context, "/readyz$", say_ready, of_source);
-  mg_set_request_handler(context, "/", say_what_there_is, nullptr);
+  mg_set_request_handler(context, "/metrics$", at_the_border<say_metrics>, of_source);
+  mg_set_request_handler(context, "/healthz$", at_the_border<say_alive>, of_source);
+  mg_set_request_handler(context, "/readyz$", at_the_border<say_ready>, of_source);
+  mg_set_request_handler(context, "/", at_the_border<say_what_there_is>, nullptr);
   return std::unique_ptr<Monitor>(
       std::make_unique<HttpMonitor>(context, listening.substr(0, listening.rfind(':'))));
 }

@@ -10,6 +10,7 @@
 //      503 and say why. Neither says more than the source did.
 //   O3 bounded: threads, connections that wait, bytes and seconds of a request. Only GET and HEAD,
 //      only these paths; no file is ever served.
+//   O4 nothing is thrown through the frames of the C library: what cannot be answered is 503.
 #pragma once
 
 #include <memory>
@@ -38,9 +39,10 @@ class MonitorSource {
 };
 
 struct MonitorOptions {
-  std::string address;  // HOST:PORT with a number or "localhost" as HOST; port 0: any
-  uint32_t threads = 2;
-  uint32_t request_ms_max = 5000;
+  std::string address;             // HOST:PORT with a number or "localhost" as HOST; port 0: any
+  uint32_t threads = 8;            // each is one connection's
+  uint32_t waiting = 16;           // connections that no thread has taken yet
+  uint32_t request_ms_max = 1000;  // to say a request, and from one part of the answer to the next
 };
 
 class Monitor {

@@ -155,7 +155,8 @@ Failure write_metrics(Node& node) {
 Failure open_monitor(Node& node) {
   const std::string& address = node.config.http;
   if (address == kNoListener) return {};
-  Result<std::unique_ptr<Monitor>> monitor = Monitor::open({.address = address}, node.watch);
+  Result<std::unique_ptr<Monitor>> monitor = Monitor::open(
+      {.address = address, .threads = kHttpThreads, .waiting = kHttpWaiting}, node.watch);
   if (!monitor) {
     return environment("--http " + address + ": " + monitor.error().what() +
                        errno_suffix(monitor.error().errno_value()) +

@@ -8,32 +8,48 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <new>
+
 namespace varve {
 namespace {
 
 class Source final : public MonitorSource {
  public:
-  std::string metrics_text() const override { return "# HELP varve_x x\nvarve_x 1\n"; }
-  Health health() const override { return health_; }
+  std::string metrics_text() const override {
+    if (throws_) throw std::bad_alloc();
+    return "# HELP varve_x x\nvarve_x 1\n";
+  }
+  Health health() const override {
+    if (throws_) throw std::bad_alloc();
+    return health_;
+  }
   Health health_;
+  bool throws_ = false;
 };
 
 class MonitorHttp : public testing::Test {
  protected:
-  void SetUp() override {
-    auto opened = Monitor::open({.address = "127.0.0.1:0", .request_ms_max = 500}, source_);
+  void SetUp() override { open(500); }
+  void open(uint32_t request_ms_max) {
+    monitor_.reset();
+    auto opened =
+        Monitor::open({.address = "127.0.0.1:0", .request_ms_max = request_ms_max}, source_);
     ASSERT_TRUE(opened.has_value()) << opened.error().what();
     monitor_ = *std::move(opened);
     port_ = static_cast<uint16_t>(std::stoi(monitor_->address().substr(10)));
     ASSERT_NE(port_, 0);
   }
-  std::string send(const std::string& request) const {
+  int connected() const {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in to = {};
     to.sin_family = AF_INET;
     to.sin_port = htons(port_);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    return fd;
+  }
+  std::string send(const std::string& request) const {
+    const int fd = connected();
     EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
     std::string reply;
     char bytes[4096];
@@ -103,15 +119,39 @@ TEST_F(MonitorHttp, AnAddressThatCannotBeIsSaid) {
 }
 
 TEST_F(MonitorHttp, EndsBesideAPeerThatSaysNothing) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(port_);
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  const int fd = connected();
   EXPECT_TRUE(get("/metrics").starts_with("HTTP/1.1 200 ")) << "another thread answers";
   monitor_.reset();
   close(fd);
+}
+
+// Expect: a probe is not kept waiting by some that say nothing, and none for long: as many as there
+// are threads hold them a second at most.
+TEST_F(MonitorHttp, ProbesAreAnsweredBesidePeersThatSayNothing) {
+  EXPECT_LE(MonitorOptions{}.request_ms_max, 1000u);
+  open(20000);
+  std::vector<int> silent;
+  for (uint32_t i = 0; i < 4; ++i)
+    silent.push_back(connected());
+  EXPECT_TRUE(get("/healthz").starts_with("HTTP/1.1 200 "));
+  char byte = 0;
+  for (const int fd : silent)
+    EXPECT_EQ(recv(fd, &byte, 1, MSG_DONTWAIT), -1) << "it was not cut off for that";
+  open(500);
+  for (uint32_t i = 0; i < MonitorOptions{}.threads; ++i)
+    silent.push_back(connected());
+  EXPECT_TRUE(get("/healthz").starts_with("HTTP/1.1 200 "));
+  for (const int fd : silent)
+    close(fd);
+}
+
+// O4
+TEST_F(MonitorHttp, WhatCannotBeAnsweredIsSaidAndEndsNothing) {
+  source_.throws_ = true;
+  for (const char* path : {"/metrics", "/healthz", "/readyz"})
+    EXPECT_TRUE(get(path).starts_with("HTTP/1.1 503 ")) << path;
+  source_.throws_ = false;
+  EXPECT_TRUE(get("/metrics").starts_with("HTTP/1.1 200 "));
 }
 
 }  // namespace
