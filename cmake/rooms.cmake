@@ -90,6 +90,11 @@ if(TARGET varved AND TARGET varve_demo)
                    $<TARGET_FILE:varve_demo>)
   set_tests_properties(e2e/client_kill PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
+if(TARGET varved AND TARGET varve_demo AND TARGET kvctl)
+  add_test(NAME e2e/demo
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/demo_test.py $<TARGET_FILE_DIR:varved>)
+  set_tests_properties(e2e/demo PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
+endif()
 
 # Clients and the varved of this build.
 if(TARGET varved AND TARGET varve_tools_ledger)
@@ -120,5 +125,6 @@ varve_fuzz(session DEPS ${kCommon} server/config server/flash server/op server/s
            DOUBLES)
 
 varve_python_test(tools/tidy tests/tools/tidy/tidy_test.py)
+varve_python_test(tools/demo_play tests/tools/demo/play_test.py)
 varve_python_test(tools/demo_screen tests/tools/demo/screen_test.py)
 varve_python_test(vectors tests/vectors/check_vectors.py)

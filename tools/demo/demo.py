@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""The demo: one varved, a prefill and a decode process, a real trace, and what may go wrong.
+"""The demo: one varved, a prefill and a decode process, a trace, and what may go wrong.
 
     tools/demo/demo.py --bin build/release/bin [--requests 100] [--json FILE] [--stay]
 
 It starts varved with four file-backed targets, 2+1, in a fresh folder and replays requests:
 prefill matches, pulls what hits and pushes what is new; decode then pulls the whole prompt, or
-follows it while it is still being pushed. Meanwhile a target is destroyed, and its blocks are
-rebuilt on the three that are left; the daemon is killed in the middle of a push, and once more at
-the end, when everything that was acknowledged is asked for again. One screen says what it was like,
-and what each fault cost. Exit 0 only when no byte was wrong, nothing was lost and no fault cost a
-hit.
+follows it while it is still being pushed. In the middle of a push the daemon is killed, and in the
+middle of another a target is destroyed. Repair is held back while the same requests are asked for
+again, so that they are served without that target; then the blocks are rebuilt on those that are
+left. At the end the daemon is killed once more, and everything that was acknowledged is asked for.
+One screen says what it was like, and what each fault cost. Exit 0 only when no byte was wrong,
+nothing was lost, no fault cost a hit, and each fault met what it was meant for.
 """
 
 import argparse
@@ -21,30 +22,22 @@ import sys
 import tempfile
 import time
 
-from play import NUMBERS_SECONDS, Ceiling, Daemon, Failure, Worker, progress, progress_end
+import play
+from play import Ceiling, Daemon, Failure, Sizes, Worker, progress, progress_end
 from screen import faults_of, report, screen_of
 
-TRACE = os.path.join("..", "shared", "data", "traces", "agent")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TRACE = os.path.join(ROOT, "..", "shared", "data", "traces", "agent")
+REQUESTS_MIN = 10
 FOLLOW_EVERY = 4        # every so-manyth push is followed while it is under way
+FOLLOW_EVERY_OF_FEW = 2
+FEW_REQUESTS = 40
 CEILING_EVERY = 5       # after every so-manyth request the ceiling is measured once
 KNOWN_MAX = 25          # requests that are asked for again around a fault
-KILL_AFTER_SECONDS = 0.02
-NOTICED_SECONDS_MAX = 10
-REBUILT_SECONDS_MAX = 60
+NOTICED_SECONDS_MAX = 15
+STUCK_SECONDS_MAX = 60  # of a rebuilding that comes no further
+HELD_MB_PER_S = 1       # of repair, while varved is to serve without the target
 TARGET = 1              # the one that is destroyed
-
-
-def follow(number, prefill, decode):
-    """Request `number` is pushed, and decode follows as soon as it may; both reports."""
-    prefill.send(str(number))
-    followed = None
-    while True:
-        row = prefill.read()
-        if "granted" not in row:
-            return row, followed and decode.read()
-        if followed is None:  # the blocks of the first grant; the rest is pulled later
-            followed = True
-            decode.send(f"follow {number} {row['granted']}")
 
 
 class Play:
@@ -56,33 +49,60 @@ class Play:
         self.rows = {"prefill": [], "decode": [], "followed": [], "ceiling": []}
         self.fault = {}
         self.done = 0
+        few = options.requests < FEW_REQUESTS
+        self.follow_every = FOLLOW_EVERY_OF_FEW if few else FOLLOW_EVERY
 
-    def request(self, number, while_pushing=None):
-        """One request of the load. `while_pushing` is called in the middle of its push."""
-        if while_pushing:
-            self.prefill.send(str(number))
-            time.sleep(KILL_AFTER_SECONDS)
-            while_pushing()
-            row = self.prefill.read_last()
-        elif number % FOLLOW_EVERY == 0:
-            row, followed = follow(number, self.prefill, self.decode)
-            if followed:
-                self.rows["followed"].append({**followed, "computed_at_ns": row["computed_at_ns"],
-                                              "pushed_at_ns": row["done_at_ns"]})
+    def follow(self, number):
+        """It is pushed, and decode follows as soon as it may; the report of the push."""
+        self.prefill.send(str(number))
+        follows = False
+        while True:
+            row = self.prefill.read()
+            if "granted" not in row:
+                break
+            if not follows:  # the blocks of the first grant; the rest is pulled later
+                follows = True
+                self.decode.send(f"follow {number} {row['granted']}")
+        if follows:
+            self.rows["followed"].append({**self.decode.read(),
+                                          "computed_at_ns": row["computed_at_ns"],
+                                          "pushed_at_ns": row["done_at_ns"]})
+        return row
+
+    def request(self, act=None):
+        """The next one of the load; with `act`, that is called in the middle of its push. What both
+        workers said, and whether it pushed."""
+        number, pushed = self.done, False
+        if act:
+            row, pushed = self.prefill.hold(number, act)
+        elif number % self.follow_every == 0:
+            row = self.follow(number)
         else:
             row = self.prefill.play(str(number))
-        self.rows["prefill"].append(row)
-        self.rows["decode"].append(self.decode.play(str(number)))
+        rows = [row, self.decode.play(str(number))]
+        self.rows["prefill"].append(rows[0])
+        self.rows["decode"].append(rows[1])
         if number % CEILING_EVERY == 0:
             self.rows["ceiling"].append(self.ceiling.round())
         self.done = number + 1
-        wrong = sum(r["wrong_blocks"] for r in self.rows["prefill"] + self.rows["decode"])
+        wrong = sum(r["wrong_blocks"] for role in ("prefill", "decode", "followed")
+                    for r in self.rows[role])
         progress(self.done, self.options.requests, f"requests, {wrong} wrong blocks")
+        return rows, pushed
 
-    def load(self, end, while_pushing=None):
-        for number in range(self.done, end):
-            self.request(number, while_pushing)
-            while_pushing = None
+    def load(self, end):
+        while self.done < end:
+            self.request()
+
+    def in_a_push(self, act):
+        """Goes on to a request that pushes something, and does it in the middle of that."""
+        first = self.done
+        while self.done < self.options.requests:
+            rows, pushed = self.request(act)
+            if pushed:
+                return rows
+        raise Failure(f"no request from {first} on had anything to push, so nothing could happen"
+                      " in a push: give more --requests or another --trace")
 
     def again(self, requests, text):
         """Decode asks for requests that were acknowledged before: all of it has to be there."""
@@ -94,47 +114,70 @@ class Play:
         return rows
 
     def kill(self):
-        self.daemon.kill()
+        self.daemon.end()
         return self.daemon.start()
 
-    def kill_under_load(self):
+    def kill_in_a_push(self):
+        self.daemon.keep_counters()
         seconds = []
-        self.load(self.done + 1, lambda: seconds.append(self.kill()))
-        self.fault["kill"] = {"seconds": seconds[0], "request": self.done - 1}
+        rows = self.in_a_push(lambda: seconds.append(self.kill()))
+        self.fault["kill"] = {"seconds": seconds[0], "request": self.done - 1, "rows": rows}
+
+    def wait_whole(self, rebuilt_of_before=-1):
+        """Until nothing is to be rebuilt, and more was rebuilt than before. It takes as long as it
+        comes further."""
+        numbers = self.daemon.numbers()
+        least, moved = numbers.thin(), time.monotonic()
+        while not numbers.whole() or numbers.rebuilt()[0] <= rebuilt_of_before:
+            left = numbers.thin()
+            progress(0, 1, f"{left:.0f} blocks to rebuild")
+            if left < least:
+                least, moved = left, time.monotonic()
+            if time.monotonic() - moved > STUCK_SECONDS_MAX:
+                raise Failure(f"{left:.0f} blocks lack a fragment, and none was rebuilt for"
+                              f" {STUCK_SECONDS_MAX} s")
+            time.sleep(0.1)
+            numbers = self.daemon.numbers()
+        return numbers
 
     def destroy_target(self):
-        """A target goes while a request is being pushed. The same requests before and after."""
+        """A target goes, and is gone for the daemon, while a request is being pushed. The same
+        requests before and after. What was rebuilt is counted from before the loss."""
         known = range(max(0, self.done - KNOWN_MAX), self.done)
-        before = self.again(known, "known requests, all targets there")
-        broken = []
+        self.again(known, "known requests, so that both passes find the same in DRAM")
+        before = self.again(known, "again, all targets there")
+        time.sleep(play.NUMBERS_SECONDS)
+        rebuilt = self.wait_whole().rebuilt()
+        self.daemon.set_policy("repair_mb_per_s", HELD_MB_PER_S)
+        noticed = []
 
         def destroy():
+            began = time.monotonic()
             self.daemon.destroy(TARGET)
-            broken.append(time.monotonic())
+            while not self.daemon.numbers().failed(TARGET):
+                if time.monotonic() - began > NOTICED_SECONDS_MAX:
+                    raise Failure(f"target {TARGET} was deleted and varved did not notice")
+                time.sleep(0.05)
+            noticed.append(time.monotonic() - began)
 
-        self.load(self.done + 1, destroy)
-        while not self.daemon.failed(TARGET):
-            if time.monotonic() - broken[0] > NOTICED_SECONDS_MAX:
-                raise Failure(f"target {TARGET} was deleted and varved did not notice")
-            time.sleep(0.1)
-        noticed = time.monotonic() - broken[0]
+        rows = self.in_a_push(destroy)
         after = self.again(known, f"again, without target {TARGET}")
-        while not self.daemon.rebuilt():
-            left = self.daemon.metric("varve_index_thin_blocks")
-            progress(0, 1, f"{left:.0f} blocks to rebuild on the others")
-            if time.monotonic() - broken[0] > REBUILT_SECONDS_MAX:
-                raise Failure(f"not rebuilt within {REBUILT_SECONDS_MAX} s; {left:.0f} blocks left")
-            time.sleep(0.2)
+        time.sleep(play.NUMBERS_SECONDS)
+        thin = self.daemon.numbers().thin()
+        self.daemon.set_policy("repair_mb_per_s", play.REPAIR_MB_PER_S)
+        began = time.monotonic()
+        whole = self.wait_whole(rebuilt[0])
         progress_end()
+        blocks, size = (now - then for now, then in zip(whole.rebuilt(), rebuilt))
         self.fault["target"] = {
-            "target": TARGET, "request": self.done - 1, "before": before, "after": after,
-            "noticed_seconds": noticed,
-            "rebuilt_seconds": time.monotonic() - broken[0],
-            "rebuilt_blocks": self.daemon.metric("varve_repair_blocks_total", 'outcome="done"'),
-            "rebuilt_bytes": self.daemon.metric("varve_repair_bytes_total", 'outcome="done"')}
+            "target": TARGET, "request": self.done - 1, "rows": rows, "before": before,
+            "after": after, "noticed_seconds": noticed[0], "thin_blocks_after": thin,
+            "rebuilt_seconds": time.monotonic() - began, "rebuilt_blocks": blocks,
+            "rebuilt_bytes": size}
 
     def kill_at_the_end(self):
-        time.sleep(NUMBERS_SECONDS)  # what was evicted is counted
+        time.sleep(play.NUMBERS_SECONDS)  # what was evicted is counted
+        self.daemon.keep_counters()
         seconds = self.kill()
         rows = self.again(range(self.options.requests), "all of it again, after kill -9")
         self.fault["last_kill"] = {"seconds": seconds, "rows": rows}
@@ -142,7 +185,7 @@ class Play:
     def run(self):
         requests = self.options.requests
         self.load(requests * 4 // 10)
-        self.kill_under_load()
+        self.kill_in_a_push()
         self.load(requests * 6 // 10)
         progress_end()
         self.destroy_target()
@@ -151,96 +194,162 @@ class Play:
         self.kill_at_the_end()
 
 
-def play(options, daemon, workers):
-    binary = lambda name: os.path.join(options.bin, name)
-    daemon.start()
-    print(f"  {daemon.ready_line}")
-    print(f"  watch it: curl {daemon.metrics_url}")
-    for role in ("prefill", "decode"):
-        workers.append(Worker(binary("varve_demo"), role, daemon, options))
-    about = workers[0].about
-    options.requests = min(options.requests, about["requests"])
-    workers.append(Ceiling(binary("varve_demo"), about, daemon))
-    it = Play(options, daemon, *workers)
-    it.run()
-    result = report(options, about, it.rows, it.fault, daemon)
-    for worker in workers:
-        worker.close()
-    if options.stay:
-        stay(daemon)
-    result["drain_exit"] = daemon.stop()
-    return result
+class Run:
+    """One run in its folder: what was started for it, what is told of it, and what is left."""
 
+    def __init__(self, options):
+        self.options = options
+        self.began = time.monotonic()
+        self.own = options.data is None  # the folder is made, and removed when all is good
+        self.folder = options.data or tempfile.mkdtemp(prefix="varve-demo-")
+        self.workers, self.daemon = [], None
+        self.keep = True
 
-def stay(daemon):
-    print(f"  it goes on: {daemon.metrics_url}, data plane {daemon.address}; Ctrl-C ends it",
-          flush=True)
-    try:
-        daemon.process.wait()
-    except KeyboardInterrupt:
-        pass
+    def play(self):
+        options, binary = self.options, os.path.join(self.options.bin, "varve_demo")
+        about = play.about(options.bin, options)
+        options.requests = min(options.requests, about["requests"])
+        if options.requests < REQUESTS_MIN:
+            raise Failure(f"the trace has {options.requests} requests, {REQUESTS_MIN} are needed")
+        print(f"  trace: {about['source']}")
+        sizes = Sizes(about)
+        play.need_space(self.folder, sizes.space_bytes)
+        self.daemon = Daemon(options.bin, self.folder, sizes)
+        self.daemon.start()
+        print(f"  {self.daemon.ready_line}")
+        print(f"  watch it: curl {self.daemon.metrics_url}", flush=True)
+        log = open(os.path.join(self.folder, "workers.log"), "ab")
+        for role in ("prefill", "decode"):
+            self.workers.append(Worker(binary, role, self.daemon, options, log))
+        self.workers.append(Ceiling(binary, about, log))
+        for worker in self.workers:
+            worker.read()  # what it is, when it is ready
+        it = Play(options, self.daemon, *self.workers)
+        it.run()
+        result = report(options, about, it.rows, it.fault, self.daemon)
+        for worker in self.workers:
+            worker.close()
+        result["seconds"] = time.monotonic() - self.began
+        return result
 
-
-def run(options):
-    folder = options.data or tempfile.mkdtemp(prefix="varve-demo-")
-    os.makedirs(folder, exist_ok=True)
-    daemon, workers = Daemon(os.path.join(options.bin, "varved"), folder), []
-    keep = bool(options.data)
-    began = time.monotonic()
-    try:
-        result = play(options, daemon, workers)
-        result["seconds"] = time.monotonic() - began
-        faults = result["faults"] = faults_of(result)
-        if options.json:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump(result, file, indent=1)
+    def tell(self, result):
+        result["faults"] = faults_of(result)
         print(screen_of(result))
-        print("  good: nothing wrong, nothing lost, no fault cost a hit" if not faults
-              else f"  NOT GOOD: {'; '.join(faults)}; see {daemon.log.name}")
-        keep = bool(options.data) or bool(faults)
-        return 1 if faults else 0
-    except Failure as failure:
-        keep = True
-        if daemon.process and daemon.process.poll() is not None:
-            raise Failure(f"{failure}\n  varved had ended (exit {daemon.process.returncode});"
-                          f" its last line: {daemon.last_line()}") from failure
-        raise Failure(f"{failure}\n  its folder: {folder}") from failure
-    finally:
-        for worker in workers:
+        print(f"  NOT GOOD: {'; '.join(result['faults'])}" if result["faults"] else
+              "  good: nothing wrong, nothing lost, no fault cost a hit", flush=True)
+        if self.options.json:
+            with open(self.options.json, "w", encoding="utf-8") as file:
+                json.dump(result, file, indent=1)
+        return not result["faults"]
+
+    def stay(self):
+        try:
+            print(f"  it goes on: {self.daemon.metrics_url}, data plane {self.daemon.address},"
+                  f" control plane {self.daemon.control}; Ctrl-C ends it", flush=True)
+            code = self.daemon.process.wait()
+        except KeyboardInterrupt:
+            return
+        raise Failure(f"varved ended (exit {code}): {play.last_line(self.daemon.log)}")
+
+    def whole(self):
+        """Whether all was good."""
+        result = self.play()
+        if self.options.stay:
+            good = self.tell(result)
+            self.stay()
+            exit_code = self.daemon.stop()
+            if exit_code != 0:
+                raise Failure(f"varved did not drain (exit {exit_code})")
+            return good
+        result["drain_exit"] = self.daemon.stop()
+        return self.tell(result)
+
+    def run(self):
+        try:
+            good = self.whole()
+            self.keep = not good
+            return 0 if good else 1
+        except KeyboardInterrupt:
+            self.keep = False
+            raise
+        except (Failure, OSError) as failure:
+            process = self.daemon and self.daemon.process
+            if process and process.poll() not in (None, 0) and "varved" not in str(failure):
+                raise Failure(f"{failure}\n  varved had ended (exit {process.returncode}): "
+                              + play.last_line(self.daemon.log)) from failure
+            raise
+        finally:
+            self.end()
+
+    def end(self):
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, signal.SIG_IGN)  # what is begun here is ended
+        progress_end()
+        for worker in self.workers:
             worker.end()
-        daemon.end()
-        if not keep:  # also when it is interrupted: four targets are gigabytes
-            shutil.rmtree(folder, ignore_errors=True)
+        if self.daemon:
+            self.daemon.end()
+        if not self.own:
+            print(f"  what it left: {self.folder}")
+        elif not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:  # logs and numbers say what was wrong; the targets are gigabytes
+            shutil.rmtree(os.path.join(self.folder, "data"), ignore_errors=True)
+            print(f"  its logs: {self.folder}")
 
 
 def interrupt(_signal, _frame):
     raise KeyboardInterrupt
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--bin", required=True, help="folder of varved and varve_demo")
-    parser.add_argument("--requests", type=int, default=100)
+def options_of(arguments):
+    parser = argparse.ArgumentParser(prog="demo.py",
+                                     description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--bin", required=True, help="folder of varved, varve_demo and kvctl")
+    parser.add_argument("--requests", type=int, default=100, help="of the trace (100)")
     parser.add_argument("--trace", default=TRACE if os.path.exists(TRACE) else None,
                         help="a file of JSON lines, or a folder of agent sessions; default: the"
-                             " published sessions, else the generator")
-    parser.add_argument("--data", help="folder of the targets; default: a temporary one, removed"
-                                       " when all is good")
+                             " published sessions beside this tree, else the generator")
+    parser.add_argument("--data", help="a fresh folder for the targets, 4 GiB; default: a temporary"
+                                       " one, removed when all is good")
     parser.add_argument("--json", help="write the results here too")
     parser.add_argument("--stay", action="store_true",
                         help="varved goes on after the end, to be looked at, until Ctrl-C")
-    options = parser.parse_args()
-    if options.requests < 10:
-        parser.error("--requests is at least 10")
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGHUP, interrupt)
+    parser.add_argument("--check", action="store_true",
+                        help="start nothing: say only whether arguments and space are as needed")
+    options = parser.parse_args(arguments)
+    if options.requests < REQUESTS_MIN:
+        parser.error(f"--requests is at least {REQUESTS_MIN}")
+    return options
+
+
+def check(options):
+    """What can be known to be wrong before minutes have passed."""
+    if options.trace and not os.path.exists(options.trace):
+        raise Failure(f"there is no {options.trace}")
+    if options.json:
+        with open(options.json, "a", encoding="utf-8"):
+            pass
+    if options.data:
+        os.makedirs(options.data, exist_ok=True)
+        if os.listdir(options.data):
+            raise Failure(f"{options.data} is not empty: the demo needs a fresh folder")
+    if options.check:
+        play.need_space(options.data or tempfile.gettempdir(), play.SPACE_BYTES_USUAL)
+
+
+def main():
+    options = options_of(sys.argv[1:])
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, interrupt)
     try:
-        return run(options)
-    except Failure as failure:
+        check(options)
+        return 0 if options.check else Run(options).run()
+    except (Failure, OSError) as failure:
         print(f"demo: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("demo: interrupted; nothing of it is left", file=sys.stderr)
+        print("demo: interrupted", file=sys.stderr)
         return 130
 
 

@@ -3,12 +3,15 @@
 //   varve_demo --role prefill --address 127.0.0.1:7440 --trace FILE --requests 100
 //
 // Lines read:     N               play request N
+//                 hold N          the same, but once some of it was granted the push waits for one
+//                                 more line before it goes on; needs --announce
 //                 follow N TAGS   follow blocks of it that prefill is pushing
 // Lines written:  what is played, once; per line read a JSON object with what it did, and before
 //                 that, with --announce, as soon as they may be followed, {"request": N,
 //                 "granted": TAGS}.
-// The role `ceiling` moves raw messages instead (ceiling.h). TAGS are follow tags, 48 bytes each,
-// in hex. Without --trace the generator's requests are played.
+// The role `about` says what would be played and ends; `ceiling` moves raw messages instead
+// (ceiling.h). TAGS are follow tags, 48 bytes each, in hex. Without --trace the generator's
+// requests are played.
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <iostream>
@@ -35,6 +38,7 @@ nlohmann::json to_json(uint32_t number, const RequestReport& r) {
           {"failed_blocks", r.failed_blocks},
           {"wrong_blocks", r.wrong_blocks},
           {"retries", r.retries},
+          {"rebuilt_extents", r.rebuilt_extents},
           {"pulled_bytes", r.pulled_bytes},
           {"pushed_bytes", r.pushed_bytes},
           {"pull_ns", r.pull_ns},
@@ -61,14 +65,26 @@ Result<std::vector<FollowTag>> tags_of(const std::string& text) {
   return tags;
 }
 
+// Says which blocks may be followed; with `holds`, the push stops there once, in its middle, until
+// whoever reads this has done to the daemon what is to happen in a push.
+varve::demo::Worker::OnGranted announcement(uint32_t number, bool holds) {
+  return [number, holds](const std::vector<FollowTag>& tags) mutable {
+    std::cout << nlohmann::json{{"request", number}, {"granted", to_text(tags)}} << std::endl;
+    std::string line;
+    if (holds) std::getline(std::cin, line);
+    holds = false;
+  };
+}
+
 // One line of standard input; false when it makes no sense.
 bool serve_line(const std::string& line, const varve::trace::Trace& trace,
                 varve::demo::Worker& worker, bool announce) {
   std::istringstream words(line);
   std::string first, text;
   uint32_t number = 0;
-  const bool follows = line.starts_with("follow ");
-  if (follows) words >> first;
+  const bool follows = line.starts_with("follow "), holds = line.starts_with("hold ");
+  if (follows || holds) words >> first;
+  if (holds && !announce) return false;
   words >> number;
   if (words.fail() || number >= trace.requests.size()) return false;
   const varve::trace::TraceRequest& request = trace.requests[number];
@@ -80,27 +96,33 @@ bool serve_line(const std::string& line, const varve::trace::Trace& trace,
     return true;
   }
   varve::demo::Worker::OnGranted on_granted;
-  if (announce)
-    on_granted = [number](const std::vector<FollowTag>& tags) {
-      std::cout << nlohmann::json{{"request", number}, {"granted", to_text(tags)}} << std::endl;
-    };
+  if (announce) on_granted = announcement(number, holds);
   std::cout << to_json(number, worker.play(request, on_granted)) << std::endl;
   return true;
 }
 
-int serve(varve::trace::Trace trace, const varve::demo::WorkerOptions& options, bool announce) {
+void cut(varve::trace::Trace& trace, uint32_t blocks_max) {
   for (varve::trace::TraceRequest& request : trace.requests) {
-    if (request.ids.size() > options.blocks_max) request.ids.resize(options.blocks_max);
+    if (request.ids.size() > blocks_max) request.ids.resize(blocks_max);
   }
+}
+
+int say_about(const varve::trace::Trace& trace, const varve::demo::WorkerOptions& options) {
+  std::cout << nlohmann::json{{"source", trace.source},   {"requests", trace.requests.size()},
+                              {"blocks", trace.blocks()}, {"hits_possible", trace.hits_possible()},
+                              {"layers", options.layers}, {"layer_bytes", options.layer_bytes}}
+            << std::endl;
+  return 0;
+}
+
+int serve(const varve::trace::Trace& trace, const varve::demo::WorkerOptions& options,
+          bool announce) {
   auto worker = varve::demo::Worker::open(options);
   if (!worker) {
     std::cerr << "varve_demo: " << worker.error().what() << " (" << options.address << ")\n";
     return 1;
   }
-  std::cout << nlohmann::json{{"source", trace.source},   {"requests", trace.requests.size()},
-                              {"blocks", trace.blocks()}, {"hits_possible", trace.hits_possible()},
-                              {"layers", options.layers}, {"layer_bytes", options.layer_bytes}}
-            << std::endl;
+  say_about(trace, options);
   for (std::string line; std::getline(std::cin, line);) {
     if (!serve_line(line, trace, **worker, announce)) {
       std::cerr << "varve_demo: this is no line of its protocol, or no request of the trace: "
@@ -120,7 +142,7 @@ int main(int argc, char** argv) {
   uint32_t requests = 100, layer_us = 0;
   bool announce = false;
   varve::demo::CeilingOptions ceiling;
-  app.add_option("--role", role)->check(CLI::IsMember({"prefill", "decode", "ceiling"}));
+  app.add_option("--role", role)->check(CLI::IsMember({"prefill", "decode", "about", "ceiling"}));
   app.add_option("--address", options.address);
   app.add_option("--trace", trace_path, "JSON lines; absent: the generator");
   app.add_option("--requests", requests)->check(CLI::Range(1u, varve::trace::kTraceRequestsMax));
@@ -139,12 +161,13 @@ int main(int argc, char** argv) {
   }
   options.role = role == "decode" ? varve::demo::Role::kDecode : varve::demo::Role::kPrefill;
   options.layer_compute_ns = layer_us * varve::kMicrosecond;
-  if (trace_path.empty())
-    return serve(varve::trace::generate_trace(requests, 1), options, announce);
-  auto trace = varve::trace::read_any(trace_path, requests);
+  Result<varve::trace::Trace> trace = trace_path.empty()
+                                          ? varve::trace::generate_trace(requests, 1)
+                                          : varve::trace::read_any(trace_path, requests);
   if (!trace) {
     std::cerr << "varve_demo: " << trace_path << ": " << trace.error().what() << "\n";
     return 2;
   }
-  return serve(*trace, options, announce);
+  cut(*trace, options.blocks_max);
+  return role == "about" ? say_about(*trace, options) : serve(*trace, options, announce);
 }

@@ -111,6 +111,13 @@ Status Worker::make_ids(const TraceRequest& request) {
 }
 
 RequestReport Worker::play(const TraceRequest& request, const OnGranted& on_granted) {
+  const uint64_t before = client_->counters().rebuilt_extents;
+  RequestReport report = play_to_its_end(request, on_granted);
+  report.rebuilt_extents = client_->counters().rebuilt_extents - before;
+  return report;
+}
+
+RequestReport Worker::play_to_its_end(const TraceRequest& request, const OnGranted& on_granted) {
   RequestReport report;
   for (uint32_t attempt = 0;; ++attempt) {
     report.retries = attempt;
@@ -192,9 +199,15 @@ Status Worker::try_once(RequestReport& report, const OnGranted& on_granted) {
   report = RequestReport();
   report.retries = before.retries;
   report.error = before.error;
+  report.matched = before.matched;
+  report.hit_blocks = before.hit_blocks;
+  report.pushed_blocks = before.pushed_blocks;
+  report.pushed_bytes = before.pushed_bytes;
+  report.push_ns = before.push_ns;
   report.blocks = static_cast<uint32_t>(ids_.size());
   VARVE_TRY(const Event matched, match_recovered());
-  report.hit_blocks = matched.n_blocks;
+  if (!report.matched) report.hit_blocks = matched.n_blocks;
+  report.matched = true;
   uint32_t have = matched.n_blocks;
   if (have > 0) {
     VARVE_RETURN_IF_ERROR(pull(have, matched.lease, report));
@@ -250,14 +263,19 @@ void Worker::compute(uint32_t first, uint32_t layer) {
   if (now < until) std::this_thread::sleep_for(std::chrono::nanoseconds(until - now));
 }
 
-void Worker::tell_granted(OpId push, const OnGranted& on_granted) {
+// Its end, when it came already: all of it failed, or existed.
+std::optional<Event> Worker::tell_granted(OpId push, const OnGranted& on_granted) {
   Event event;
   while (on_granted && client_->poll(event)) {
-    if (event.op == push && !event.granted.empty()) on_granted(event.granted);
+    if (event.op != push) continue;
+    if (event.kind == Event::Kind::kPushed) return event;
+    if (!event.granted.empty()) on_granted(event.granted);
   }
+  return std::nullopt;
 }
 
-// Computes a layer of all new blocks, hands it over, computes the next while it travels.
+// Computes a layer of all new blocks, hands it over, computes the next while it travels. Blocks
+// that were not acknowledged are an error: the caller matches again and pushes what is not there.
 Status Worker::push(uint32_t first, RequestReport& report, const OnGranted& on_granted) {
   PushRequest request;
   request.format = format_;
@@ -270,26 +288,25 @@ Status Worker::push(uint32_t first, RequestReport& report, const OnGranted& on_g
   request.deadline_ns = kOpDeadline;
   const Nanos started = now_ns();
   VARVE_TRY(const OpId op, client_->push(std::move(request)));
-  for (uint32_t l = 0; l < options_.layers; ++l) {
+  std::optional<Event> pushed;
+  for (uint32_t l = 0; l < options_.layers && !pushed; ++l) {
     compute(first, l);
-    // Before the last layer, because after it the terminal event may come, which is for wait().
-    tell_granted(op, on_granted);
-    VARVE_RETURN_IF_ERROR(client_->push_layer(op, l));
+    pushed = tell_granted(op, on_granted);
+    if (!pushed) VARVE_RETURN_IF_ERROR(client_->push_layer(op, l));
   }
   report.computed_at_ns = now_ns();
-  VARVE_TRY(const Event pushed, client_->wait(op, 2 * kOpDeadline));
-  report.done_at_ns = now_ns();
-  report.push_ns = report.done_at_ns - started;
-  report.pushed_bytes = pushed.bytes;
-  VARVE_RETURN_IF_ERROR(pushed.status);
-  for (const Code code : pushed.codes) {
-    if (code == Code::kOk) {
-      ++report.pushed_blocks;
-    } else {
-      ++report.failed_blocks;
-    }
+  if (!pushed) {
+    VARVE_TRY(pushed, client_->wait(op, 2 * kOpDeadline));
   }
-  return Status();
+  report.done_at_ns = now_ns();
+  report.push_ns += report.done_at_ns - started;
+  report.pushed_bytes += pushed->bytes;
+  VARVE_RETURN_IF_ERROR(pushed->status);
+  const auto acknowledged = std::count(pushed->codes.begin(), pushed->codes.end(), Code::kOk);
+  report.pushed_blocks += static_cast<uint32_t>(acknowledged);
+  report.failed_blocks += static_cast<uint32_t>(pushed->codes.size() - acknowledged);
+  if (static_cast<size_t>(acknowledged) == pushed->codes.size()) return Status();
+  return Status::unavailable("demo: a part of the push was not acknowledged");
 }
 
 }  // namespace varve::demo

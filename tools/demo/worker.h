@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct WorkerOptions {
 struct RequestReport {
   uint32_t blocks = 0, hit_blocks = 0, pulled_blocks = 0, pushed_blocks = 0, existing_blocks = 0;
   uint32_t failed_blocks = 0, wrong_blocks = 0, retries = 0;
+  bool matched = false;          // hit_blocks are of the first match, before own blocks could hit
+  uint64_t rebuilt_extents = 0;  // that came as the rest of their stripe
   uint64_t pulled_bytes = 0, pushed_bytes = 0;
   Nanos pull_ns = 0, first_layer_ns = 0, push_ns = 0;
   Nanos computed_at_ns = 0;     // push: its last layer was handed over
@@ -48,8 +51,8 @@ struct RequestReport {
 class Worker {
  public:
   static Result<std::unique_ptr<Worker>> open(const WorkerOptions& options);
-  // Plays one request to its end, again after a lost daemon. `on_granted` is told of blocks which
-  // others may follow from now on.
+  // Plays one request to its end, again after a lost daemon or a push that was refused in part.
+  // `on_granted` is told of blocks which others may follow from now on.
   using OnGranted = std::function<void(const std::vector<FollowTag>&)>;
   RequestReport play(const TraceRequest& request, const OnGranted& on_granted = {});
   // Follows blocks of a request that another worker is pushing, to the end of that push.
@@ -65,7 +68,8 @@ class Worker {
   Status pull(uint32_t blocks, uint64_t lease, RequestReport& report);
   Status push(uint32_t first, RequestReport& report, const OnGranted& on_granted);
   void compute(uint32_t first, uint32_t layer);
-  void tell_granted(OpId push, const OnGranted& on_granted);
+  std::optional<Event> tell_granted(OpId push, const OnGranted& on_granted);
+  RequestReport play_to_its_end(const TraceRequest& request, const OnGranted& on_granted);
   void poison(const std::vector<uint32_t>& slots);
   bool check_block(uint32_t slot) const;
   bool check_layer(uint32_t slot, uint32_t layer) const;

@@ -2,13 +2,11 @@
 """What the demo says of what it saw: the sums, the screen, and what it does not call good."""
 import os
 import sys
-import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.path.insert(0, os.path.join(ROOT, "tools", "demo"))
 
-import play  # noqa: E402
 import screen  # noqa: E402
 
 MS = 1000 * 1000
@@ -17,7 +15,8 @@ MS = 1000 * 1000
 def row(**other):
     """A request of ten blocks, all of which were hits and came."""
     return {"blocks": 10, "hit_blocks": 10, "pulled_blocks": 10, "failed_blocks": 0,
-            "wrong_blocks": 0, "retries": 0, "pulled_bytes": 1000 * MS, "pushed_bytes": 0,
+            "wrong_blocks": 0, "retries": 0, "rebuilt_extents": 0, "pushed_blocks": 0,
+            "pulled_bytes": 1000 * MS, "pushed_bytes": 0,
             "pull_ns": 500 * MS, "first_layer_ns": 20 * MS, "push_ns": 0, "computed_at_ns": 0,
             "first_layer_at_ns": 0, "done_at_ns": 0, "error": "", **other}
 
@@ -36,7 +35,7 @@ class Daemon:
 
 def rows():
     pushed = row(hit_blocks=0, pulled_blocks=0, pulled_bytes=0, pull_ns=0, first_layer_ns=0,
-                 pushed_bytes=2000 * MS, push_ns=1000 * MS)
+                 pushed_blocks=10, push_ns=10 * 16 * 32768)  # bytes in as many ns
     followed = row(computed_at_ns=100 * MS, first_layer_at_ns=40 * MS, pushed_at_ns=120 * MS,
                    done_at_ns=123 * MS)
     return {"prefill": [pushed, row(retries=2)], "decode": [row(), row()], "followed": [followed],
@@ -44,10 +43,10 @@ def rows():
 
 
 def fault():
-    return {"kill": {"seconds": 0.5, "request": 1},
-            "target": {"target": 1, "request": 1, "before": [row()],
-                       "after": [row(first_layer_ns=30 * MS)], "noticed_seconds": 0.5,
-                       "rebuilt_seconds": 4.0,
+    return {"kill": {"seconds": 0.5, "request": 1, "rows": [row(retries=1), row()]},
+            "target": {"target": 1, "request": 1, "rows": [row(), row()], "before": [row()],
+                       "after": [row(first_layer_ns=30 * MS, rebuilt_extents=5)],
+                       "noticed_seconds": 0.5, "rebuilt_seconds": 4.0, "thin_blocks_after": 6.0,
                        "rebuilt_blocks": 7.0, "rebuilt_bytes": 7e6},
             "last_kill": {"seconds": 0.6, "rows": [row(), row()]}}
 
@@ -67,11 +66,14 @@ class ReportTest(unittest.TestCase):
         r = result()
         self.assertEqual(r["hit_rate"], 0.5)
         self.assertEqual(r["hit_rate_possible"], 0.5)
-        self.assertEqual(r["push_gb_per_s"], 2.0)
+        self.assertEqual(r["pushed_bytes"], 10 * 16 * 32768)
+        self.assertEqual(r["push_gb_per_s"], 1.0)
         self.assertEqual(r["pull_gb_per_s"], 2.0)
         self.assertEqual(r["ceiling_gb_per_s"]["median"], 4.0)
         self.assertEqual(r["pull_to_ceiling"], 0.5)
         self.assertEqual(r["kill"]["retried"], 1)
+        self.assertEqual(r["target_destroyed"]["retried"], 0)  # those of the kill are the kill's
+        self.assertEqual(r["target_destroyed"]["decoded_extents"], 5)
         self.assertEqual(r["pulls"]["first_layer"]["of"], 7)
         self.assertEqual(r["target_destroyed"]["after"]["first_layer"]["p50_ms"], 30)
 
@@ -88,21 +90,50 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(follows["failed"], 1)
 
     def test_the_screen_fits(self):
-        for line in screen.screen_of(result()).split("\n"):
-            self.assertLessEqual(len(line), 80, line)
+        large = fault()
+        large["target"].update(thin_blocks_after=12345.0, rebuilt_blocks=12345.0,
+                               rebuilt_bytes=3.2e9, rebuilt_seconds=1234.5)
+        for r in (result(), result(faults=large)):
+            for source in ("a/" + "long" * 30, "generator (published parameters of a"
+                           " conversation trace)"):
+                r["trace"] = source
+                for line in screen.screen_of(r).split("\n"):
+                    self.assertLessEqual(len(line), 80, line)
+
+    def test_the_worst_of_few_is_not_called_p99(self):
+        r = result()
+        self.assertNotIn("p99", screen.screen_of(r))
+        r["pulls"]["first_layer"]["of"] = 100
+        self.assertEqual(screen.screen_of(r).count("p99"), 1)
+
+    def test_a_first_layer_after_the_last_was_computed_is_said_so(self):
+        of = rows()
+        of["followed"][0]["first_layer_at_ns"] = 107 * MS
+        self.assertIn("there 7 ms after", screen.screen_of(result(of=of)))
 
 
 class FaultsTest(unittest.TestCase):
     def test_good_is_good(self):
         self.assertEqual(screen.faults_of(result()), [])
 
-    def test_one_eviction_does_not_excuse_two_losses(self):
+    def test_an_eviction_proves_nothing_and_excuses_nothing(self):
         faults, daemon = fault(), Daemon()
         faults["last_kill"]["rows"][0]["pulled_blocks"] = 8
+        self.assertEqual(screen.faults_of(result(faults=faults)), ["2 blocks were lost"])
         daemon.evicted = 2
-        self.assertEqual(screen.faults_of(result(daemon, faults=faults)), [])
-        daemon.evicted = 1
-        self.assertIn("2 blocks were lost", screen.faults_of(result(daemon, faults=faults))[0])
+        self.assertEqual(len(screen.faults_of(result(daemon, faults=faults))), 2)
+
+    def test_what_decode_did_not_get_of_an_acknowledged_push(self):
+        of = rows()
+        of["decode"][1]["pulled_blocks"] = 9
+        self.assertIn("1 blocks did not come", screen.faults_of(result(of=of))[0])
+
+    def test_a_fault_that_met_nothing(self):
+        faults = fault()
+        faults["kill"]["rows"][0]["retries"] = 0
+        faults["target"]["after"][0]["rebuilt_extents"] = 0
+        faults["target"]["rebuilt_blocks"] = 0.0
+        self.assertEqual(len(screen.faults_of(result(faults=faults))), 3)
 
     def test_a_hit_that_the_lost_target_cost(self):
         faults = fault()
@@ -118,17 +149,6 @@ class FaultsTest(unittest.TestCase):
         r = result(of=of)
         r["drain_exit"] = 5
         self.assertEqual(len(screen.faults_of(r)), 4)
-
-
-class DaemonTest(unittest.TestCase):
-    def test_the_last_line_of_the_log_is_told(self):
-        with tempfile.TemporaryDirectory() as folder:
-            daemon = play.Daemon("varved", folder)
-            self.assertIn("empty", daemon.last_line())
-            daemon.log.write(b"first\nthe reason\n")
-            daemon.log.flush()
-            self.assertEqual(daemon.last_line(), "the reason")
-            daemon.log.close()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""The demo in small, as anybody starts it: all that it plays, and what it leaves when it is ended.
+
+Usage: demo_test.py FOLDER_OF_THE_PROGRAMS. Which numbers come out is the machine's; that every
+fault met what it was meant for, that nothing was lost, and that nothing is left, is the demo's.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DEMO = os.path.join(ROOT, "tools", "demo", "demo.py")
+BIN = None
+REQUESTS, CONVERSATIONS, BLOCKS_OF_A_TURN = 12, 3, 20
+
+
+class DemoTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="varve-demo-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.temporary = self.path("temporary")
+        os.mkdir(self.temporary)
+        with open(self.path("trace"), "w", encoding="ascii") as file:
+            for r in range(REQUESTS):
+                first = r % CONVERSATIONS * 1000
+                blocks = (r // CONVERSATIONS + 1) * BLOCKS_OF_A_TURN
+                file.write(json.dumps({"timestamp": r, "input_length": 512 * blocks,
+                                       "output_length": 1,
+                                       "hash_ids": list(range(first, first + blocks))}) + "\n")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def start(self, *more):
+        demo = subprocess.Popen(
+            [sys.executable, DEMO, "--bin", BIN, "--requests", str(REQUESTS),
+             "--trace", self.path("trace"), *more], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, cwd=self.folder,
+            env={**os.environ, "TMPDIR": self.temporary, "http_proxy": "http://127.0.0.1:1"})
+        self.addCleanup(demo.stdout.close)
+        self.addCleanup(demo.wait)
+        self.addCleanup(demo.kill)
+        return demo
+
+    def said_until(self, demo, pattern):
+        said = ""
+        for line in demo.stdout:
+            said += line
+            if re.search(pattern, line):
+                return said
+        self.fail(f"it ended, and this was not said: {pattern}\n{said}")
+
+    def test_it_is_good_and_goes_on_until_it_is_ended(self):
+        demo = self.start("--stay", "--json", "result.json")
+        said = self.said_until(demo, "it goes on")
+        self.assertIn("  good: ", said)
+        with open(self.path("result.json"), encoding="utf-8") as file:
+            result = json.load(file)
+        self.assertEqual((result["faults"], result["requests"]), ([], REQUESTS))
+        lost = result["target_destroyed"]
+        # Expect: what the screen says was seen, and is no default of something that was not.
+        for value in (result["pushed_bytes"], result["kill"]["retried"], lost["decoded_extents"],
+                      lost["rebuilt_blocks"], lost["rebuilt_bytes"], lost["noticed_seconds"],
+                      result["follows"]["to_the_end"], result["last_kill"]["asked_again_blocks"]):
+            self.assertGreater(value, 0)
+        demo.send_signal(signal.SIGINT)
+        self.assertEqual((demo.stdout.read(), demo.wait()), ("", 0))
+        self.assertEqual(os.listdir(self.temporary), [])
+
+    def test_it_leaves_nothing_when_it_is_interrupted(self):
+        demo = self.start()
+        self.said_until(demo, "watch it")
+        demo.send_signal(signal.SIGINT)
+        self.assertEqual((demo.stdout.read(), demo.wait()), ("demo: interrupted\n", 130))
+        self.assertEqual(os.listdir(self.temporary), [])
+
+    def test_what_is_wrong_is_said_before_anything_starts(self):
+        for arguments, why in ((["--json", self.path("no/result.json")], "no/result.json"),
+                               (["--data", self.folder], "is not empty"),
+                               (["--trace", self.path("none")], "there is no"),
+                               (["--bin", self.path("none")], "none/varve_demo")):
+            demo = self.start(*arguments)
+            said = demo.stdout.read()
+            self.assertEqual(demo.wait(), 1, said)
+            self.assertIn(why, said)
+            self.assertNotIn("Traceback", said)
+
+
+if __name__ == "__main__":
+    BIN = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
