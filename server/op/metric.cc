@@ -59,7 +59,8 @@ void register_push(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_push_overdue_total", "", "Commits seen unwritten for too long by the watchdog."},
           &m.push_overdue);
   set.add({"varve_push_target_full_total", "",
-           "Reservations that passed over a target or were refused to a session with too much."},
+           "Reservations that passed over a target or were refused to a session or domain with too "
+           "much."},
           &m.push_share_full);
   set.add({"varve_push_live", "", "Live attempts, write-behind included."}, &m.pushes_live);
   set.add({"varve_push_block_bytes_max", "",

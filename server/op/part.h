@@ -145,6 +145,7 @@ struct ReservePart : Part {
   uint64_t epoch = 0;
   uint32_t grants_max = 0;  // this part's share of what the session may still hold: kQuota beyond
   BaseId parent;            // of position 0
+  uint32_t domains = 1;     // that the node has: each has its part of what pushes may take
   GrantLoan* loans = nullptr;  // out, by position
 };
 

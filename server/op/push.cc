@@ -42,7 +42,7 @@ void PushOp::commit(CommitPart& part) {
   VARVE_ASSERT(part.attempt == grant_.attempt);  // the session has checked the client's
   part_ = &part;
   stage_ = Stage::kCommit;
-  context_.pushes->session_committed(grant_.session, grant_.dram_pages);
+  context_.pushes->session_committed(*this);
   reactor().make_ready(*this);
 }
 
@@ -50,7 +50,7 @@ void PushOp::abort(AbortPart& part) {
   VARVE_ASSERT(stage_ == Stage::kReceive && part_ == nullptr);
   VARVE_ASSERT(part.attempt == grant_.attempt);
   context_.metrics.push_aborted.add();
-  context_.pushes->session_committed(grant_.session, grant_.dram_pages);
+  context_.pushes->session_committed(*this);
   drop();
   part_back(part, Status());
 }

@@ -149,7 +149,10 @@ class PushTable {
   // One session that reserves and sends nothing must leave the others some: what it has reserved
   // and not committed may be half of what is left by all; of nothing it may always begin.
   bool session_has_share(uint64_t session, uint32_t dram_pages) const;
-  void session_committed(uint64_t session, uint32_t dram_pages);  // or gave it up
+  // Nor may one domain, with however many sessions: half of attempts and memory is set aside in
+  // equal parts for the `domains` of the node; of nothing it may always begin, too.
+  bool domain_has_share(uint32_t domain, uint32_t domains, uint32_t dram_pages) const;
+  void session_committed(const PushOp& op);  // or gave it up
 
   void append(FragmentWrite& write);  // op.append() is called when there is a slot: maybe now
 
@@ -165,6 +168,12 @@ class PushTable {
     uint64_t dram_pages = 0;
     uint32_t attempts = 0;
   };
+  struct DomainUse {  // of all its reservers
+    uint32_t domain = kDomainDefault;
+    uint64_t dram_pages = 0;
+    uint32_t attempts = 0;
+  };
+  DomainUse* find_use(uint32_t domain);
   void append_done(AppendSlot& slot);
   void append_returned(AppendSlot& slot);
   bool may_append(uint32_t target) const;
@@ -181,6 +190,7 @@ class PushTable {
   std::vector<PushOp*> buckets_;
   std::vector<Target> targets_;
   std::vector<Reserver> reservers_;
+  std::vector<DomainUse> uses_;
   uint32_t turn_ = 0;  // the target that is asked first for a waiter
   int64_t waiting_ = 0;
 };

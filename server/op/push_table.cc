@@ -18,6 +18,7 @@ PushTable::PushTable(OpContext& context)
       targets_(context.flash.target_count()) {
   buckets_.resize(std::bit_ceil(context.options.pushes_max * 2));
   reservers_.reserve(context.options.pushes_max);
+  uses_.reserve(context.options.pushes_max);
   for (const auto& slot : slots_.all()) {
     slot->table = this;
     slot->runs.reserve(context.flash.fragment_pages_max());
@@ -72,6 +73,10 @@ PushOp* PushTable::begin(const PushOp::Grant& grant) {
   }
   ++reserver->attempts;
   reserver->dram_pages += grant.dram_pages;
+  DomainUse* use = find_use(grant.block.domain);
+  if (use == nullptr) use = &uses_.emplace_back(DomainUse{.domain = grant.block.domain});
+  ++use->attempts;
+  use->dram_pages += grant.dram_pages;
   context_.metrics.pushes_live.set(live());
   return op;
 }
@@ -129,16 +134,64 @@ bool PushTable::session_has_share(uint64_t session, uint32_t dram_pages) const {
   return true;
 }
 
-void PushTable::session_committed(uint64_t session, uint32_t dram_pages) {
+PushTable::DomainUse* PushTable::find_use(uint32_t domain) {
+  for (DomainUse& use : uses_) {
+    if (use.domain == domain) return &use;
+  }
+  return nullptr;
+}
+
+bool PushTable::domain_has_share(uint32_t domain, uint32_t domains, uint32_t dram_pages) const {
+  VARVE_ASSERT(domains > 0);
+  const uint64_t pages_max = context_.tier.limit_bytes(Budget::kPush) / kPageBytes;
+  const uint64_t attempts_max = context_.options.pushes_max;
+  const uint64_t pages_part = pages_max / 2 / domains;
+  const uint64_t attempts_part = std::max<uint64_t>(1, attempts_max / 2 / domains);
+  DomainUse own, others;
+  uint32_t present = 0;
+  DomainUse aside;  // for the others
+  for (const DomainUse& use : uses_) {
+    if (use.domain == domain) {
+      own = use;
+      continue;
+    }
+    ++present;
+    others.dram_pages += use.dram_pages;
+    others.attempts += use.attempts;
+    aside.dram_pages += pages_part - std::min(pages_part, use.dram_pages);
+    aside.attempts += attempts_part - std::min<uint64_t>(attempts_part, use.attempts);
+  }
+  if (present + 1 < domains) {
+    aside.dram_pages += (domains - 1 - present) * pages_part;
+    aside.attempts += (domains - 1 - present) * attempts_part;
+  }
+  if (own.attempts == 0) return true;
+  const uint64_t pages = own.dram_pages + dram_pages, attempts = own.attempts + 1;
+  const bool has_pages =
+      pages <= pages_part || pages + others.dram_pages + aside.dram_pages <= pages_max;
+  const bool has_attempts =
+      attempts <= attempts_part || attempts + others.attempts + aside.attempts <= attempts_max;
+  return has_pages && has_attempts;
+}
+
+void PushTable::session_committed(const PushOp& op) {
+  const uint32_t dram_pages = op.grant().dram_pages;
+  DomainUse* use = find_use(op.grant().block.domain);
+  VARVE_ASSERT(use != nullptr && use->attempts > 0 && use->dram_pages >= dram_pages, dram_pages);
+  use->dram_pages -= dram_pages;
+  if (--use->attempts == 0) {
+    *use = uses_.back();
+    uses_.pop_back();
+  }
   for (Reserver& reserver : reservers_) {
-    if (reserver.session != session) continue;
+    if (reserver.session != op.grant().session) continue;
     VARVE_ASSERT(reserver.attempts > 0 && reserver.dram_pages >= dram_pages, dram_pages);
     reserver.dram_pages -= dram_pages;
     if (--reserver.attempts > 0) return;
     reserver = reservers_.back();
     return reservers_.pop_back();
   }
-  VARVE_ASSERT(false, session);
+  VARVE_ASSERT(false, op.grant().session);
 }
 
 bool PushTable::has_share(uint32_t target, uint32_t dram_pages) const {

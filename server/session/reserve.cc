@@ -48,6 +48,7 @@ void Requests::reserve(uint64_t op, const wire::ReserveView& view) {
     part.epoch = body.epoch;
     part.grants_max = share_of(request->grant_count, part.begin, part.end, count);
     part.parent = body.parent;
+    part.domains = static_cast<uint32_t>(context.domains.all().size());
     part.loans = request->loans.data();
     ++request->parts_out;
     context.shards[s]->submit(part);

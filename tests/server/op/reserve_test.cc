@@ -79,6 +79,43 @@ TEST(Reserve, LeavesOtherTargetsHalfOfTheBudgetOfOneThatIsStuck) {
   rig.expect_at_rest();
 }
 
+// A domain that reserves with ever more sessions, and sends nothing, leaves the other one its part.
+TEST(Reserve, LeavesOtherDomainsTheirPartOfTheBudget) {
+  RigOptions options;
+  options.layer_bytes = {kPageBytes};
+  options.push_pages = 64;  // 32 blocks
+  Rig rig(options);
+  std::vector<GrantLoan> granted;
+  const auto take_all = [&] {
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < 100; ++n) {
+      rig.session = 100 * rig.domain + n;
+      const Rig::Reserved reserved = rig.reserve({n});
+      if (reserved.loans[0].outcome != ReserveOutcome::kGranted) {
+        EXPECT_EQ(reserved.loans[0].code, Code::kOverloaded);
+        continue;
+      }
+      granted.push_back(reserved.loans[0]);
+      ++count;
+    }
+    return count;
+  };
+  rig.domains = 2;
+  rig.domain = 2;
+  EXPECT_EQ(take_all(), 24u) << "all but what is set aside";
+  rig.domain = kDomainDefault;
+  EXPECT_EQ(take_all(), 8u);
+  for (const GrantLoan& loan : granted)
+    EXPECT_TRUE(rig.abort(loan).ok());
+  granted.clear();
+  // Expect: what went back counts for nobody; and a node of one domain has all of it.
+  rig.domains = 1;
+  EXPECT_EQ(take_all(), 32u);
+  for (const GrantLoan& loan : granted)
+    EXPECT_TRUE(rig.abort(loan).ok());
+  rig.expect_at_rest();
+}
+
 TEST(Reserve, TagsEveryAttemptAnew) {
   Rig rig;
   const Rig::Reserved first = rig.reserve({1});

@@ -150,6 +150,7 @@ Rig::Reserved Rig::reserve(const std::vector<uint32_t>& blocks, uint32_t rank) {
   part.rank = rank;
   part.epoch = options.op.epoch;
   part.grants_max = 2048;
+  part.domains = domains;
   part.loans = result.loans.data();
   ask(part);
   result.status = part.status;

@@ -147,6 +147,7 @@ class Rig {
   std::unique_ptr<Operations> operations;
   uint64_t session = 7;
   uint32_t domain = kDomainDefault;  // of parts and blocks from now on
+  uint32_t domains = 1;              // that the node has
 
  private:
   template <class SomePart>
