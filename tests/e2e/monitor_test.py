@@ -27,6 +27,14 @@ def get(address, path):
         return error.code, error.read().decode()
 
 
+def labels_of(text):
+    """Of each metric, with its rows of a histogram."""
+    labels = {}
+    for name, given in re.findall(r"^(\w+)(?:{(.*)})? ", text, re.MULTILINE):
+        labels.setdefault(name, set()).update(re.findall(r'(\w+)="', given))
+    return labels
+
+
 def names_of(text):
     return {line.split(" ")[2] for line in text.split("\n") if line.startswith("# TYPE")}
 
@@ -95,6 +103,26 @@ class MonitorTest(unittest.TestCase):
             for name in re.findall(r"\bvarve_[a-z0-9_]+", expression):
                 self.assertTrue(name in names or SUFFIXES.sub("", name) in names,
                                 f"{name} in {expression} is no metric of varved")
+
+    def test_the_curves_of_the_dashboard_can_be_told_apart(self):
+        _, address = self.start()
+        labels = labels_of(get(address, "/metrics")[1])
+        with open(DASHBOARD, encoding="utf-8") as file:
+            panels = json.load(file)["panels"]
+        for panel in panels:
+            legends = set()
+            for target in panel.get("targets", []):
+                expression = target["expr"]
+                name = re.search(r"\bvarve_\w+", expression).group()
+                legend = target["legendFormat"].replace("{{__name__}}", name)
+                self.assertNotIn(legend, legends, panel["title"])
+                legends.add(legend)
+                grouped = re.findall(r"\bby \(([^)]*)\)", expression)
+                there = {"instance"}.union(*(by.split(", ") for by in grouped))
+                if not grouped:
+                    there |= labels[name]
+                for label in re.findall(r"{{(\w+)}}", legend):
+                    self.assertIn(label, there, f"{legend} of {expression}")
 
 
 if __name__ == "__main__":
