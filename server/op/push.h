@@ -12,6 +12,7 @@
 #include "server/flash/flash.h"
 #include "server/op/part.h"
 #include "server/op/placer.h"
+#include "server/op/push_format.h"
 #include "server/tier/tier.h"
 
 namespace varve {
@@ -58,7 +59,7 @@ class PushOp final : public Op {
     BlockId block;
     BaseId parent;
     Attempt attempt;
-    const SessionFormat* format = nullptr;
+    const SessionFormat* format = nullptr;  // begin() makes it the core's own
     uint64_t epoch = 0;
     uint32_t slice = 0;
     uint32_t dram_pages = 0;  // of kPush
@@ -117,7 +118,7 @@ class PushTable {
   explicit PushTable(OpContext& context);
 
   PushOp* find(const BlockId& block) const;
-  PushOp* begin(const PushOp::Grant& grant);  // null: none free
+  PushOp* begin(const PushOp::Grant& grant);  // null: not available()
   void end(PushOp& op);
   void purge(uint32_t domain, const BaseId& base);  // every rank of it
   // Of a lineage, 0: of its domain. `visit(block)`: of those that are published already.
@@ -131,7 +132,9 @@ class PushTable {
       if (op->is_written()) visit(op->grant().block);
     }
   }
-  bool available() const { return pool_.available() > 0; }
+  bool available(const SessionFormat& format) const {
+    return pool_.available() > 0 && formats_.has_room(format);
+  }
   uint32_t live() const { return pool_.used(); }
   uint32_t appends_live() const { return slots_.used(); }
 
@@ -189,6 +192,7 @@ class PushTable {
   Pool<AppendSlot> slots_;
   std::vector<PushOp*> buckets_;
   std::vector<Target> targets_;
+  PushFormats formats_;
   std::vector<Reserver> reservers_;
   std::vector<DomainUse> uses_;
   uint32_t turn_ = 0;  // the target that is asked first for a waiter

@@ -53,7 +53,13 @@ PushOp* PushTable::begin(const PushOp::Grant& grant) {
   VARVE_ASSERT(find(grant.block) == nullptr);  // I3
   PushOp* op = pool_.take();
   if (op == nullptr) return nullptr;
-  op->begin(grant);
+  PushOp::Grant own = grant;
+  own.format = formats_.take(*grant.format);
+  if (own.format == nullptr) {
+    pool_.give(op);
+    return nullptr;
+  }
+  op->begin(own);
   PushOp*& bucket = buckets_[bucket_of(grant.block)];
   op->bucket_next = bucket;
   bucket = op;
@@ -89,6 +95,7 @@ void PushTable::end(PushOp& op) {
   }
   *at = op.bucket_next;
   op.bucket_next = nullptr;
+  formats_.give(op.grant().format);
   pool_.give(&op);
   context_.metrics.pushes_live.set(live());
 }

@@ -107,8 +107,8 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
   OpContext& context = reserve.context;
   if (context.draining) return Code::kUnavailable;
   if (reserve.granted >= reserve.part.grants_max) return Code::kQuota;
-  if (!context.pushes->available()) return Code::kOverloaded;
   const PushTable& pushes = *context.pushes;
+  if (!pushes.available(*reserve.part.format)) return Code::kOverloaded;
   if (!pushes.session_has_share(reserve.part.session, reserve.dram_pages) ||
       !pushes.domain_has_share(reserve.part.domain, reserve.part.domains, reserve.dram_pages)) {
     context.metrics.push_share_full.add();

@@ -147,6 +147,35 @@ TEST(Push, DropsALeasedBlockThatFlashRefusedWithoutBreakingTheLease) {
   rig.expect_at_rest();
 }
 
+// Who pushed may be gone, and his format with him, while what he committed is still written behind.
+TEST(Push, IsWrittenBehindWhenItsFormatIsGone) {
+  RigOptions options;
+  options.layer_bytes = {kPageBytes};
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  std::vector<uint32_t> blocks;
+  for (uint32_t n = 0; n < 3 * options.op.appends_max; ++n)  // most of them wait for a slot
+    blocks.push_back(n);
+  const Rig::Reserved reserved = rig.reserve(blocks);
+  for (const uint32_t n : blocks) {
+    ASSERT_EQ(reserved.loans[n].outcome, wire::ReserveOutcome::kGranted) << n;
+    rig.fill(reserved.loans[n], n);
+    EXPECT_TRUE(rig.commit(reserved.loans[n], wire::AckKind::kCached).ok());
+  }
+  const SessionFormat kept = rig.format;
+  rig.format = {};
+  rig.flash.let_go();
+  rig.settle();
+  rig.format = kept;
+  for (const uint32_t n : blocks)
+    rig.drop_from_dram(n);
+  auto pull = rig.make_pull(blocks);
+  rig.start(*pull);
+  rig.finish(*pull);
+  rig.expect_bytes(*pull, blocks);
+  rig.expect_at_rest();
+}
+
 TEST(Push, KeepsPagesFromUseThatTheDeviceHasNotGivenBack) {
   Rig rig;
   rig.flash.fail_appends = Status::unavailable("stuck");
