@@ -31,21 +31,24 @@ set_target_properties(varve_shared PROPERTIES
 target_include_directories(varve_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Varve)
-install(TARGETS varve_shared EXPORT VarveTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS varve_shared EXPORT VarveTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        COMPONENT library)
 install(FILES ${CMAKE_SOURCE_DIR}/client/varve_c.h
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/varve)
-install(EXPORT VarveTargets NAMESPACE Varve:: DESTINATION ${package})
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/varve COMPONENT library)
+install(EXPORT VarveTargets NAMESPACE Varve:: DESTINATION ${package}
+        COMPONENT library)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/VarveConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 configure_file(${CMAKE_SOURCE_DIR}/cmake/VarveConfig.cmake.in
                ${CMAKE_BINARY_DIR}/VarveConfig.cmake @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/VarveConfig.cmake ${CMAKE_BINARY_DIR}/VarveConfigVersion.cmake
-        DESTINATION ${package})
+        DESTINATION ${package} COMPONENT library)
 file(RELATIVE_PATH up /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)  # from varve.pc to its prefix
 configure_file(${CMAKE_SOURCE_DIR}/cmake/varve.pc.in ${CMAKE_BINARY_DIR}/varve.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/varve.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_BINARY_DIR}/varve.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+        COMPONENT library)
 
 add_test(NAME e2e/install
          COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/install_test.py ${CMAKE_BINARY_DIR}
-                 $<TARGET_FILE:varved> $<TARGET_FILE:varve_example_push_pull>)
+                 $<TARGET_FILE:varve_example_push_pull>)
 set_tests_properties(e2e/install PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""libvarve as somebody else gets it: installed, linked, run.
+"""Varve as somebody else gets it: installed, linked, run.
 
-Usage: install_test.py BUILD_FOLDER PATH_OF_VARVED PATH_OF_CPP_EXAMPLE. Installs into a prefix of
-its own, looks at what the library exports, builds examples/push_pull.c against it with pkg-config
-and by find_package, and runs the examples against the varved of this build on a free port.
+Usage: install_test.py BUILD_FOLDER PATH_OF_CPP_EXAMPLE. Installs into a prefix of its own, looks at
+what the library exports, builds examples/push_pull.c against it with pkg-config and by
+find_package, and runs the examples and kvctl against the varved that was installed, on free ports.
 """
 import glob
 import os
@@ -45,7 +45,9 @@ class InstallTest(unittest.TestCase):
         cls.env = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(found[0]),
                        LD_LIBRARY_PATH=cls.lib)
         cls.source = os.path.join(ROOT, "examples", "push_pull.c")
-        cls.daemon = varved_test.Daemon(os.path.join(cls.folder.name, "data")).wait_ready()
+        varved_test.VARVED = cls.program("varved")
+        cls.daemon = varved_test.Daemon(os.path.join(cls.folder.name, "data"), "--control",
+                                        "127.0.0.1:0").wait_ready()
         cls.address = ":".join(cls.daemon.ready.group(1, 2))
 
     @classmethod
@@ -53,12 +55,61 @@ class InstallTest(unittest.TestCase):
         cls.daemon.stop()
         cls.folder.cleanup()
 
+    @classmethod
+    def program(cls, name):
+        return os.path.join(cls.prefix, "bin", name)
+
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
     def expect_push_and_pull(self, program, **more):
         said = run(program, self.address, **more)
         self.assertRegex(said, r"pushed 4 .*\n.*pulled 4 of 4 hits.* 1048576 bytes")
+
+    def read(self, *names):
+        with open(os.path.join(self.prefix, *names), encoding="utf-8") as f:
+            return f.read()
+
+    def test_the_programs_are_there_and_run(self):
+        for name in ("varved", "kvctl"):
+            self.assertRegex(run(self.program(name), "--version"), rf"^{name} \d+\.\d+")
+        for name in ("varved", "kvctl", "kvbench"):
+            self.assertIn("--help", run(self.program(name), "--help"))
+        self.assertTrue(self.daemon.wait_log("control plane on"), self.daemon.log())
+        control = re.search(r"control plane on ([0-9.:]+)", self.daemon.log()).group(1)
+        said = run(self.program("kvctl"), "--control", control, "--json", "status")
+        self.assertIn('"state": "NODE_STATE_SERVING"', said)
+
+    def test_the_unit_names_what_was_installed(self):
+        unit = self.read("lib", "systemd", "system", "varved.service")
+        self.assertIn(f"\nExecStart={self.program('varved')} --config /etc/varve/", unit)
+        manual = re.search(r"\nDocumentation=file://(.*)\n", unit).group(1)
+        self.assertEqual(manual, os.path.join(self.prefix, "share/doc/varve/OPERATIONS.md"))
+        self.assertTrue(os.path.exists(manual))
+        source = os.path.join(ROOT, "deploy", "systemd", "varved.service")
+        with open(source, encoding="utf-8") as f:
+            self.assertEqual(unit.replace(self.prefix, "/usr"), f.read())
+
+    def test_settings_dashboard_and_license(self):
+        shown = run(self.program("varved"), "--print-config", "--config",
+                    os.path.join(self.prefix, "share", "varve", "varved.toml"))
+        self.assertIn('data = "/var/lib/varve"', shown)
+        self.assertIn("varve_degraded", self.read("share", "varve", "varve.json"))
+        self.assertIn("Apache License", self.read("share", "doc", "varve", "LICENSE"))
+
+    def test_the_shells_get_what_kvctl_says(self):
+        for shell, path in (("bash", "bash-completion/completions/kvctl"),
+                            ("zsh", "zsh/site-functions/_kvctl"),
+                            ("fish", "fish/vendor_completions.d/kvctl.fish")):
+            self.assertEqual(self.read("share", path),
+                             run(self.program("kvctl"), "completion", shell))
+
+    def test_the_library_can_be_had_alone(self):
+        prefix = self.path("library")
+        run("cmake", "--install", BUILD, "--prefix", prefix, "--component", "library")
+        names = {name for _, _, names in os.walk(prefix) for name in names}
+        self.assertLessEqual({"libvarve.so", "varve_c.h", "varve.pc"}, names)
+        self.assertFalse(names & {"varved", "kvctl", "varved.service", "LICENSE"})
 
     def test_it_exports_what_the_header_declares_and_nothing_else(self):
         library = os.path.join(self.lib, "libvarve.so")
@@ -155,7 +206,6 @@ class InstallTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    CPP_EXAMPLE = os.path.abspath(sys.argv.pop(3))
-    varved_test.VARVED = os.path.abspath(sys.argv.pop(2))
+    CPP_EXAMPLE = os.path.abspath(sys.argv.pop(2))
     BUILD = os.path.abspath(sys.argv.pop(1))
     unittest.main(verbosity=2)
