@@ -433,10 +433,7 @@ bool is_loopback(std::string_view address) {
                      [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
 }
 
-Result<std::string> token_of_file(std::string_view content, uint32_t mode) {
-  if ((mode & 077u) != 0) {
-    return Status::unauthorized("the token file may be read or written by others; chmod 600 it");
-  }
+Result<std::string> token_of_file(std::string_view content) {
   while (!content.empty() && (content.back() == '\n' || content.back() == '\r'))
     content.remove_suffix(1);
   if (content.size() < kTokenBytesMin)

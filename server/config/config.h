@@ -163,7 +163,7 @@ Result<uint64_t> parse_bytes(std::string_view text);
 std::string bytes_text(uint64_t bytes);
 // "127.0.0.1:7440", "[::1]:7440", "localhost:7440"
 bool is_loopback(std::string_view address);
-// The token in a file's content; `mode` as of stat. Refuses files that others may read or write.
-Result<std::string> token_of_file(std::string_view content, uint32_t mode);
+// The token in a file's content.
+Result<std::string> token_of_file(std::string_view content);
 
 }  // namespace varve

@@ -74,6 +74,38 @@ std::string no_metrics(const std::string& path) {
   return ours ? std::string() : "holds something else than metrics";
 }
 
+// At most 1 MiB; false with errno.
+bool read_all(int fd, std::string* content) {
+  char buffer[4096];
+  ssize_t n = 0;
+  while ((n = ::read(fd, buffer, sizeof(buffer))) > 0 && content->size() < kMiB) {
+    content->append(buffer, static_cast<size_t>(n));
+  }
+  if (n > 0) errno = EFBIG;
+  return n == 0;
+}
+
+// systemd hands credentials over in a folder that is only this service's, as root's files which an
+// ACL lets it read: their mode then has a group's bit, and no group.
+bool is_credential(const std::string& path) {
+  const char* folder = std::getenv("CREDENTIALS_DIRECTORY");
+  if (folder == nullptr || folder[0] != '/') return false;
+  const size_t slash = path.rfind('/');
+  return slash != std::string::npos && place_of(path) == place_of(folder + path.substr(slash));
+}
+
+// Why what is open there is no secret, empty when it is one.
+std::string no_secret(const std::string& path, const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) return " is no regular file; put one there, mode 0600";
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) {
+    return " is of user " + std::to_string(info.st_uid) +
+           ", who may change it; chown it to whoever runs this, or root";
+  }
+  const uint32_t mode = info.st_mode & 07777u;
+  if ((mode & 077u) == 0 || (mode == 0440 && is_credential(path))) return {};
+  return " may be read or written by others; chmod 600 it";
+}
+
 }  // namespace
 
 Failure environment(std::string text) {
@@ -91,30 +123,34 @@ bool read_file(const std::string& path, std::string* content) {
   content->clear();
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  char buffer[4096];
-  ssize_t n = 0;
-  while ((n = ::read(fd, buffer, sizeof(buffer))) > 0 && content->size() < kMiB) {
-    content->append(buffer, static_cast<size_t>(n));
-  }
-  const int32_t error = n < 0 ? errno : EFBIG;
+  const bool whole = read_all(fd, content);
+  const int32_t error = errno;
   ::close(fd);
   errno = error;
-  return n == 0;
+  return whole;
 }
 
 Failure read_secrets(const std::string& path, std::string* content, bool* found) {
   VARVE_ASSERT(content != nullptr && found != nullptr);
   content->clear();
+  // Opened first: what was looked at is what is read. A pipe must not be waited for.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  *found = fd >= 0 || errno != ENOENT;
+  if (!*found) return {};
   struct stat info = {};
-  *found = ::stat(path.c_str(), &info) == 0;
-  if (!*found && errno == ENOENT) return {};
-  if (!*found) return environment(path + errno_suffix(errno) + "; check its permissions");
-  if (!S_ISREG(info.st_mode)) return environment(path + " is no regular file; remove it");
-  if ((info.st_mode & 077u) != 0) {
-    return environment(path + " may be read or written by others; chmod 600 it");
+  if (fd < 0 || ::fstat(fd, &info) != 0) {
+    const int32_t error = errno;
+    if (fd >= 0) ::close(fd);
+    return environment(path + errno_suffix(error) + "; check path and permissions");
   }
-  if (read_file(path, content)) return {};
-  return environment(path + errno_suffix(errno) + "; restore it or its permissions");
+  const std::string problem = no_secret(path, info);
+  const bool whole = problem.empty() && read_all(fd, content);
+  const int32_t error = errno;
+  ::close(fd);
+  if (whole) return {};
+  content->clear();
+  if (!problem.empty()) return environment(path + problem);
+  return environment(path + errno_suffix(error) + "; restore it or its permissions");
 }
 
 Failure load_config(const std::string& config_file, std::string* text) {

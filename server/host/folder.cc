@@ -323,17 +323,16 @@ Failure check_salt(const std::string& folder, const TargetList& list, const Dige
 Failure load_token(const std::string& option, const std::string& token_file, std::string* token) {
   VARVE_ASSERT(token != nullptr && !option.empty());
   if (token_file.empty()) return {};
-  struct stat info = {};
   std::string content;
-  const bool known = ::stat(token_file.c_str(), &info) == 0;
-  if (known && !S_ISREG(info.st_mode)) {  // reading it might wait for ever
-    return environment(option + " " + token_file + " is no regular file; give one, mode 0600");
+  bool found = false;
+  if (const Failure failure = read_secrets(token_file, &content, &found); !failure.ok()) {
+    return environment(option + " " + failure.text);
   }
-  if (!known || !read_file(token_file, &content)) {
-    return environment(option + " " + token_file + errno_suffix(errno) +
+  if (!found) {
+    return environment(option + " " + token_file + errno_suffix(ENOENT) +
                        "; check path and permissions");
   }
-  const Result<std::string> parsed = token_of_file(content, info.st_mode);
+  const Result<std::string> parsed = token_of_file(content);
   if (!parsed) return environment(option + " " + token_file + ": " + parsed.error().what());
   *token = *parsed;
   return {};

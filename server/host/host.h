@@ -38,7 +38,8 @@ std::string errno_suffix(int32_t errno_value);
 
 // At most 1 MiB. False with errno when it cannot be read; ENOENT is an answer, not a fault.
 [[nodiscard]] bool read_file(const std::string& path, std::string* content);
-// A file that nobody else may read or write (mode 0600), whole; refused otherwise, with the remedy.
+// A file, whole, that only its owner may read and write, who is this user or root; refused
+// otherwise, with the remedy. Mode 0440 is taken in $CREDENTIALS_DIRECTORY, which systemd makes so.
 // `*found` is false where there is none.
 Failure read_secrets(const std::string& path, std::string* content, bool* found);
 // A file of settings, whole; a failure is one of the setting (kExitUsage).

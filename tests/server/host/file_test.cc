@@ -51,6 +51,53 @@ TEST(HostFile, AFileOfSecretsIsItsOwnersOnly) {
   EXPECT_NE(read_secrets(path, &content, &found).text.find("no regular file"), std::string::npos);
 }
 
+// Whose file it is may change it. Changing an owner needs root.
+TEST(HostFile, AFileOfSecretsIsOursOrRoots) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may give a file away";
+  test::HostFolder folder;
+  folder.put("secrets", "a secret");
+  const std::string path = folder.path() + "/secrets";
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  ASSERT_EQ(::chown(path.c_str(), 12345, 0), 0);
+  std::string content;
+  bool found = false;
+  const Failure failure = read_secrets(path, &content, &found);
+  EXPECT_EQ(failure.text,
+            path +
+                " is of user 12345, who may change it; chown it to whoever runs this, "
+                "or root");
+  EXPECT_TRUE(found && content.empty());
+  ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
+  EXPECT_TRUE(read_secrets(path, &content, &found).ok());
+}
+
+// What systemd hands over (since 254 with mode 0440) is taken there, and nowhere else.
+TEST(HostFile, CredentialsOfAServiceAreTakenInTheirFolderOnly) {
+  test::HostFolder folder;
+  for (const char* name : {"credentials/token", "credentials/below/token", "token"})
+    folder.put(name, "0123456789abcdef");
+  const std::string there = folder.path() + "/credentials/token";
+  ::setenv("CREDENTIALS_DIRECTORY", (folder.path() + "/credentials").c_str(), 1);
+  std::string token;
+  const auto takes = [&token](const std::string& path, mode_t mode) {
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return load_token("--token-file", path, &token).ok();
+  };
+  EXPECT_TRUE(takes(there, 0440));
+  EXPECT_EQ(token, "0123456789abcdef");
+  EXPECT_TRUE(takes(folder.path() + "/credentials/below/../token", 0440));
+  for (const mode_t mode : {0444, 0460, 0640, 0450})
+    EXPECT_FALSE(takes(there, mode)) << mode;
+  EXPECT_FALSE(takes(folder.path() + "/credentials/below/token", 0440));
+  EXPECT_FALSE(takes(folder.path() + "/token", 0440));
+  EXPECT_FALSE(takes(folder.path() + "/credentials/../token", 0440));
+  ::setenv("CREDENTIALS_DIRECTORY", "credentials", 1);
+  EXPECT_FALSE(takes(there, 0440));
+  ::unsetenv("CREDENTIALS_DIRECTORY");
+  EXPECT_FALSE(takes(there, 0440));
+  EXPECT_TRUE(takes(there, 0400));
+}
+
 // Expect: one sentence each, with the path, and no waiting for the writer of a pipe.
 TEST(HostFile, AFileOfSettingsIsARegularOneOfModestSize) {
   test::HostFolder folder;
