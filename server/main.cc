@@ -153,14 +153,20 @@ int serve(const ServerConfig& config, const Signals& signals) {
       signal == 0 ? "asked by the control plane" : "signal " + std::to_string(signal);
   logf(LogLevel::kInfo, "main", "%s: draining, at most %u ms", why.c_str(), config.drain_ms);
   tell("STOPPING=1\nSTATUS=draining, at most " + std::to_string(config.drain_ms) + " ms");
-  if (!drain(node, pause_in_drain, const_cast<Signals*>(&signals))) {
+  const Nanos until_ns = node.clock.now_ns() + config.drain_ms * kMillisecond;
+  if (!drain(node, until_ns, pause_in_drain, const_cast<Signals*>(&signals))) {
     logf(LogLevel::kWarn, "main",
          "not drained within %u ms: the rest is left to recovery; raise --drain-ms",
          config.drain_ms);
     end_now(kExitNotDrained);
   }
   rewrite_metrics(node);
-  stop(node);
+  if (!stop(node, until_ns)) {
+    logf(LogLevel::kInfo, "main",
+         "drained; --control or --http were not closed within %u ms, and nothing else is left",
+         config.drain_ms);
+    end_now(0);
+  }
   logf(LogLevel::kInfo, "main", "drained and stopped");
   return 0;
 }

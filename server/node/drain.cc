@@ -1,4 +1,6 @@
 // A graceful stop, asked of the shards step by step within one bound.
+#include <chrono>
+
 #include "server/node/node.h"
 
 namespace varve {
@@ -34,11 +36,11 @@ bool wait_until(const Stop& stop, ShardThread& thread, ShardThread::Ask ask, Nan
 
 }  // namespace
 
-bool drain(Node& node, Pause pause, void* context) {
+bool drain(Node& node, Nanos until_ns, Pause pause, void* context) {
   VARVE_ASSERT(node.go && pause != nullptr);
   node.watch.drains();
-  const Nanos limit_ns = node.config.drain_ms * kMillisecond;
-  const Stop stop{node, pause, context, node.clock.now_ns() + limit_ns};
+  const Stop stop{node, pause, context, until_ns};
+  const Nanos limit_ns = stop.left_ns();
   {
     const std::lock_guard<std::mutex> lock(node.mutex);
     node.draining = true;
@@ -65,6 +67,32 @@ bool drain(Node& node, Pause pause, void* context) {
     const auto drained = [](ShardThread& t) { return t.shard->drained(); };
     if (!wait_until(stop, *thread, drained, stop.until_ns)) return false;
   }
+  return true;
+}
+
+// Their libraries wait for their own threads, and have no bound for that which could be relied on.
+bool close_listeners(Node& node, Nanos until_ns) {
+  VARVE_ASSERT(!node.closing.joinable());
+  const auto left_ns = [&node, until_ns] {
+    const Nanos now_ns = node.clock.now_ns();
+    return now_ns < until_ns ? until_ns - now_ns : 0;
+  };
+  node.closing = std::thread([&node, left_ns] {
+    if (node.control != nullptr) node.control->stop(left_ns() / 2);
+    node.control.reset();
+    node.monitor.reset();
+    const std::lock_guard<std::mutex> lock(node.mutex);
+    node.closed = true;
+    node.closed_changed.notify_all();
+  });
+  {
+    std::unique_lock<std::mutex> lock(node.mutex);
+    const auto closed = [&node] { return node.closed; };
+    if (!node.closed_changed.wait_for(lock, std::chrono::nanoseconds(left_ns()), closed)) {
+      return false;
+    }
+  }
+  node.closing.join();
   return true;
 }
 

@@ -14,7 +14,6 @@ static_assert(kNodeDomainsMax == flash::kDomainsMax);
 
 constexpr Nanos kListenWait = 60 * kSecond;
 constexpr Nanos kStickWait = kSecond;
-constexpr Nanos kControlStop = 2 * kSecond;
 
 IoBackendPreference preference(IoSetting io) {
   switch (io) {
@@ -370,14 +369,13 @@ void stick(Node& node, Sticking sticking) {
   }
 }
 
-void stop(Node& node) {
-  node.monitor.reset();
-  // Its questions are to the cores.
-  if (node.control != nullptr) node.control->stop(kControlStop);
-  node.control.reset();
+bool stop(Node& node, Nanos until_ns) {
+  // Before the cores: its questions are to them.
+  if (!close_listeners(node, until_ns)) return false;
   for (const auto& thread : node.threads)
     thread->reactor->stop();
   join(node);
+  return true;
 }
 
 }  // namespace varve

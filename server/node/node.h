@@ -11,6 +11,7 @@
 //      for a core with it.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -110,6 +111,9 @@ struct Node {
 
   std::unique_ptr<control::Ingress> ingress;
   std::unique_ptr<control::Server> control;  // null: --control none
+  std::thread closing;                       // of both listeners; main waits with a bound
+  std::condition_variable closed_changed;
+  bool closed = false;  // N4
 };
 
 // Folder, identity, targets: nothing runs yet.
@@ -146,9 +150,12 @@ void stick(Node& node, Sticking sticking);
 
 // GOODBYE, then half of the time for clients to finish, then everything left is closed; the rest of
 // the time for write-behind, seal and checkpoint. `pause` waits between questions and ends the
-// process at a second signal. False: not done in time; recovery is for the rest.
+// process at a second signal. False: not done by `until_ns`; recovery is for the rest.
 using Pause = void (*)(void* context);
-[[nodiscard]] bool drain(Node& node, Pause pause, void* context);
-void stop(Node& node);
+[[nodiscard]] bool drain(Node& node, Nanos until_ns, Pause pause, void* context);
+// Lets operators and probes go, then ends the cores. False: the former were not gone by `until_ns`;
+// nothing else is left to do, so the process is to end as it is.
+[[nodiscard]] bool stop(Node& node, Nanos until_ns);
+[[nodiscard]] bool close_listeners(Node& node, Nanos until_ns);  // its first part
 
 }  // namespace varve

@@ -4,6 +4,7 @@
 Usage: service_test.py PATH_OF_VARVED. Every process ended here was started here.
 """
 import os
+import re
 import signal
 import socket
 import sys
@@ -28,6 +29,24 @@ class ServiceTest(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 6)
         self.assertIn("not drained within 1000 ms", daemon.log())
         self.assertEqual(self.start().stop(), 0)
+
+    def test_a_stop_is_bounded_with_operators_and_probes_that_stay(self):
+        # The HTTP library looks every 2 s whether it is to end, and the peers say nothing.
+        stops = []
+        for _ in range(3):
+            daemon = self.start("--drain-ms", "500", "--http", "127.0.0.1:0",
+                                "--control", "127.0.0.1:0")
+            listeners = re.findall(r"(?:control plane on |http://)127\.0\.0\.1:(\d+)",
+                                   daemon.log())[-2:]  # of this start
+            silent = [socket.create_connection(("127.0.0.1", int(port)), timeout=10)
+                      for port in listeners * 4]
+            began = time.monotonic()
+            code = daemon.stop()
+            stops.append((code, time.monotonic() - began))
+            self.assertEqual(len(silent), 8)
+            for s in silent:
+                s.close()
+        self.assertTrue(any(code == 0 and took < 1.5 for code, took in stops), stops)
 
     def test_a_service_manager_is_told(self):
         path = os.path.join(self.folder.name, "notify")
