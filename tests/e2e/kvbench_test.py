@@ -78,6 +78,27 @@ class KvBench(unittest.TestCase):
         self.assertIn("kvbench replay --requests 10", document["reproduction_command"])
         self.assertEqual(document["declaration"]["workload.source"]["seed"], 1)
 
+    def test_a_server_that_codes_is_declared_so(self):
+        for arguments in (["replay", "--requests", "6", "--rounds", "1", *SMALL],
+                          ["sweep", "--quick", "--layers", "2"]):
+            document, text = self.run_it(*arguments, "--scheme", "2+1")
+            declared = document["declaration"]
+            scheme = declared["ec.scheme"]
+            self.assertEqual((scheme["kind"], scheme["k"], scheme["m"]), ("xor", 2, 1))
+            for field in ("ec.unit", "ec.read_policy", "ec.parity_write"):
+                self.assertIn(field, declared)
+            self.assertNotIn("NOT PURE", text)
+            os.remove(self.json)
+        self.run_it("replay", "--scheme", "4+2", "--targets", "5", expect=1)
+
+    def test_bars_are_declared_like_everything_else(self):
+        document, text = self.run_it("bars", "match_wire", "match", "--quick", "--rounds", "1")
+        self.assertEqual([b["name"] for b in document["results"]["bars"]], ["match_wire", "match"])
+        self.assertEqual(document["results"]["mode"], "each_bar_its_own")
+        for field in ("tiers[].capacity_bytes", "io[].queue_depth", "placement.shard_policy"):
+            self.assertIn(f"\ndeclare {field} ", "\n" + text)
+            self.assertIn(field, document["declaration"])
+
     def test_one_after_the_other_hits_all_that_can_hit(self):
         document, _ = self.run_it("replay", "--requests", "10", "--rounds", "1", "--concurrency",
                                   "1", *SMALL)

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 namespace varve::kvbench {
 
@@ -69,30 +68,46 @@ std::string Bar::details() const {
          number_text(target) + "\n";
 }
 
-std::string to_json(const std::vector<std::pair<std::string, std::string>>& declaration,
-                    const std::vector<Bar>& bars) {
-  nlohmann::ordered_json json;
-  for (const auto& [key, value] : declaration)
-    json["declaration"][key] = value;
-  json["bars"] = nlohmann::ordered_json::array();
-  for (const Bar& bar : bars) {
-    nlohmann::ordered_json one = {{"name", bar.name}, {"unit", bar.unit}, {"target", bar.target}};
-    if (bar.has_value()) {
-      const Spread spread = spread_of(bar.rounds);
-      one["value"] = spread.middle;
-      one["low"] = spread.low;
-      one["high"] = spread.high;
-      one["rounds"] = bar.rounds;
-      one["result"] = bar.sense == Sense::kNoTarget ? "fact" : bar.is_ok() ? "ok" : "short";
-    } else {
-      one["result"] = "refused";
-      one["why"] = bar.refused;
-    }
-    for (const auto& [key, value] : bar.facts)
-      one["facts"][key] = value;
-    json["bars"].push_back(std::move(one));
+Json BarSetup::json() const {
+  Json json = {{"daemon", has_daemon}};
+  const std::pair<const char*, uint64_t> numbers[] = {{"blocks", blocks},
+                                                      {"layers", layers},
+                                                      {"layer_bytes", layer_bytes},
+                                                      {"targets", targets},
+                                                      {"target_bytes", target_bytes},
+                                                      {"dram_bytes", dram_bytes},
+                                                      {"pushed_bytes", pushed_bytes},
+                                                      {"lanes", lanes},
+                                                      {"at_once", at_once}};
+  for (const auto& [name, value] : numbers) {
+    if (value > 0) json[name] = value;
   }
-  return json.dump(2) + "\n";
+  for (const Scheme& scheme : schemes)
+    json["schemes"].push_back(scheme.text());
+  if (!fault.empty()) json["fault"] = fault;
+  return json;
+}
+
+Json Bar::json() const {
+  Json json = {{"name", name}, {"unit", unit}, {"setup", setup.json()}};
+  if (sense != Sense::kNoTarget) {
+    json["target"] = target;
+    json["target_is"] = sense == Sense::kAtLeast ? "at_least" : "at_most";
+  }
+  if (has_value()) {
+    const Spread spread = spread_of(rounds);
+    json["value"] = spread.middle;
+    json["low"] = spread.low;
+    json["high"] = spread.high;
+    json["rounds"] = rounds;
+    json["result"] = sense == Sense::kNoTarget ? "fact" : is_ok() ? "ok" : "short";
+  } else {
+    json["result"] = "refused";
+    json["why"] = refused.empty() ? "no rounds" : refused;
+  }
+  for (const auto& [key, value] : facts)
+    json["facts"][key] = value;
+  return json;
 }
 
 }  // namespace varve::kvbench

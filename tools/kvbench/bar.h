@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "common/base/base.h"
+#include "common/model/scheme.h"
+#include "tools/kvbench/declaration.h"
 
 namespace varve::kvbench {
 
@@ -28,6 +30,19 @@ double quantile(std::vector<double> values, uint32_t per_mille);
 
 enum class Sense : uint8_t { kAtLeast, kAtMost, kNoTarget };
 
+// What a bar was measured with; zero or empty: it has none of that.
+struct BarSetup {
+  bool has_daemon = false;  // false: rooms of the server, called in this process
+  uint32_t blocks = 0, layers = 0, layer_bytes = 0;
+  std::vector<Scheme> schemes;  // the first is the one that the bar's name, or its text, means
+  uint32_t targets = 0;         // of each daemon; of the first scheme
+  uint64_t target_bytes = 0, dram_bytes = 0, pushed_bytes = 0;
+  uint32_t lanes = 0, at_once = 0;  // pulls, pushes or matches under way
+  std::string fault;                // injected on purpose
+  Json json() const;
+  bool operator==(const BarSetup&) const = default;
+};
+
 struct Bar {
   std::string name;
   std::string unit;  // of the value; "ratio" where it is one
@@ -36,7 +51,9 @@ struct Bar {
   std::vector<double> rounds;
   // What else was measured on the way: shown above the bar.
   std::vector<std::pair<std::string, std::string>> facts;
-  std::string refused;  // why there is no number; empty = there is one
+  BarSetup setup;
+  uint64_t verified_bytes = 0;  // compared with what they must be
+  std::string refused;          // why there is no number; empty = there is one
 
   bool has_value() const { return refused.empty() && !rounds.empty(); }
   double value() const { return median(rounds); }
@@ -49,11 +66,8 @@ struct Bar {
   std::string line() const;
   // The facts and the spread, each line indented.
   std::string details() const;
+  Json json() const;
 };
-
-// Bars and declarations as one JSON object.
-std::string to_json(const std::vector<std::pair<std::string, std::string>>& declaration,
-                    const std::vector<Bar>& bars);
 
 // 4 significant digits, never an exponent: 0.8731, 4.215, 1234567.
 std::string number_text(double value);

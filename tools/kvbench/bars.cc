@@ -2,9 +2,8 @@
 #include "tools/kvbench/bars.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <map>
 #include <optional>
 
@@ -18,6 +17,7 @@
 #include "tools/kvbench/process.h"
 #include "tools/kvbench/pull_bars.h"
 #include "tools/kvbench/recovery_bar.h"
+#include "tools/kvbench/report.h"
 #include "tools/kvbench/store_bars.h"
 
 namespace varve::kvbench {
@@ -180,40 +180,31 @@ std::vector<std::string> bars_of(const std::vector<std::string>& asked) {
 
 }  // namespace
 
-int run_bars(BarsOptions options, const std::string& run_id) {
+int run_bars(BarsOptions options, const RunStart& start) {
   options.only = bars_of(options.only);
   auto folder = work_folder(options.folder);
-  if (!folder) {
-    std::cerr << "kvbench: " << folder.error().what() << ": " << options.folder << "\n";
-    return 1;
-  }
+  if (!folder) return report_failure(folder.error());
   // Of this run alone: what else lies in the folder is not ours to remove.
-  options.folder = run_folder(*folder, run_id);
-  const auto pull = pull_options(options, options.folder);
-  const auto declaration =
-      declare_bars({pull.shape, pull.lanes, pull.rounds, *folder, options.quick});
-  for (const auto& [key, value] : declaration)
-    std::cout << "declare " << key << " " << value << "\n";
-  std::cout << std::endl;
-  std::vector<Bar> bars;
+  options.folder = run_folder(*folder, start.run_id);
+  BarsRun run{start, {}, *folder, options.hardware_path, options.quick};
   Measured measured;
   bool refused = false;
   for (const std::string& name : options.only) {
-    bars.push_back(run_bar(name, options, measured));
-    std::cout << bars.back().details() << bars.back().line() << std::endl;
-    refused = refused || !bars.back().has_value();
+    std::fprintf(stderr, "kvbench: %s\n", name.c_str());  // numbers come with their declaration
+    run.bars.push_back(run_bar(name, options, measured));
+    refused = refused || !run.bars.back().has_value();
   }
   std::error_code ignored;
   std::filesystem::remove_all(options.folder, ignored);
-  if (!options.json_path.empty()) {
-    std::ofstream file(options.json_path);
-    file << to_json(declaration, bars);
-    if (!file.flush()) {
-      std::cerr << "kvbench: " << options.json_path << " cannot be written\n";
-      return 1;
-    }
+  Declaration declaration;
+  if (Status declared = declare_bars(run, declaration); !declared.ok()) {
+    return report_failure(declared);
   }
-  return refused ? 1 : 0;
+  std::vector<std::string> lines = declared_lines(declaration);
+  for (const Bar& bar : run.bars)
+    lines.push_back(bar.details() + bar.line());
+  const int code = report(declaration, lines, options.json_path);
+  return code == 0 && refused ? 1 : code;
 }
 
 CLI::App* add_bars(CLI::App& app, BarsOptions& options) {
@@ -228,7 +219,8 @@ CLI::App* add_bars(CLI::App& app, BarsOptions& options) {
   command->add_option("--lanes", options.lanes, "bulk lanes and raw connections")
       ->check(CLI::Range(1u, 4u));
   command->add_option("--dir", options.folder, "work folder, 10 GiB; default: beside the build");
-  command->add_option("--json", options.json_path, "write everything there as well");
+  command->add_option("--json", options.json_path, "write the declaration there");
+  command->add_option("--hardware", options.hardware_path, "a system description to embed, JSON");
   return command;
 }
 

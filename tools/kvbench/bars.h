@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/kvbench/conditions.h"
+
 namespace CLI {
 class App;
 }
@@ -17,11 +19,11 @@ struct BarsOptions {
   uint32_t rounds = 0;  // 0 = each bar's own
   uint32_t lanes = 1;
   std::string folder;
-  std::string json_path;
+  std::string json_path, hardware_path;
 };
 
 CLI::App* add_bars(CLI::App& app, BarsOptions& options);
-// Exit code. 0: every bar has a number, ok or short; 1: a bar was refused.
-int run_bars(BarsOptions options, const std::string& run_id);
+// Exit code. 0: every bar has a number, ok or short; 1: a bar was refused, or there is no result.
+int run_bars(BarsOptions options, const RunStart& start);
 
 }  // namespace varve::kvbench

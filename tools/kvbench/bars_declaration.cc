@@ -1,94 +1,119 @@
-// What /proc, the build's cache and the options say.
+// The setup of one bar stands for the run, the others are parts that each bar says itself.
 #include "tools/kvbench/bars_declaration.h"
 
-#include <sys/vfs.h>
-#include <unistd.h>
+#include <algorithm>
 
-#include <cstdio>
-
-#include "common/erasure/erasure.h"
-#include "common/fabric/fabric.h"
-#include "tools/kvbench/machine.h"
-#include "tools/kvbench/process.h"
+#include "tools/kvbench/report.h"
 
 namespace varve::kvbench {
 
 namespace {
 
-std::string file_system(const std::string& folder) {
-  struct statfs info = {};
-  if (::statfs(folder.c_str(), &info) != 0) return "unknown";
-  char text[64];
-  std::snprintf(text, sizeof(text), "type 0x%lx, %lu byte blocks",
-                static_cast<unsigned long>(info.f_type), static_cast<unsigned long>(info.f_bsize));
-  return text;
+constexpr const char* kContent =
+    "pulls and the raw socket: splitmix64 of (block, layer), every word, in memory that was "
+    "poisoned before, after every round; coding: against the stripes as they must be; what the "
+    "drive's ceiling reads is not compared";
+constexpr const char* kProof =
+    "each bar has its own: all from DRAM (tcp_dram_pull) or from the drives (flash_pull, "
+    "ec_degraded_*, ec_stuck_*: after a start anew) by the daemon's counters, else it is refused";
+
+// The bar whose setup is declared.
+const Bar& lead_of(const std::vector<Bar>& bars) {
+  VARVE_ASSERT(!bars.empty());
+  const auto served =
+      std::find_if(bars.begin(), bars.end(), [](const Bar& bar) { return bar.setup.has_daemon; });
+  return served == bars.end() ? bars.front() : *served;
 }
 
-const char* coding_loop() {
-  return Kernel::loops().back() == Kernel::Loop::kGfni ? "GFNI and AVX-512" : "ISA-L's";
+Conditions conditions_of(const BarsRun& run, const Bar& lead) {
+  const BarSetup& setup = lead.setup;
+  Conditions c;
+  c.start = run.start;
+  c.server = setup.has_daemon ? Server::kOwn : Server::kInProcess;
+  c.folder = run.folder;
+  c.dram_bytes = setup.dram_bytes;
+  c.target_bytes = setup.target_bytes;
+  c.targets = setup.targets;
+  if (!setup.schemes.empty()) c.scheme = setup.schemes[0];
+  c.layers = setup.layers;
+  c.layer_bytes = setup.layer_bytes;
+  c.lanes = std::max(1u, setup.lanes);
+  c.concurrency = std::max(1u, setup.at_once);
+  c.pushed_bytes = setup.pushed_bytes;
+  c.client_memory_bytes = setup.pushed_bytes;
+  c.content = kContent;
+  c.hardware_path = run.hardware_path;
+  for (const Bar& bar : run.bars) {
+    c.verified_bytes += bar.verified_bytes;
+    if (!bar.setup.fault.empty()) c.faults.push_back(bar.name + ": " + bar.setup.fault);
+  }
+  return c;
 }
 
-std::string size_text(uint64_t bytes) {
-  return std::to_string(bytes / kMiB) + " MiB";
+void declare_workload(const BarsRun& run, const Bar& lead, Declaration& out) {
+  const uint32_t at_once = std::max(1u, lead.setup.at_once);
+  out.declare("workload.source",
+              {{"name", "bars"},
+               {"source", std::string("a working set of its own for each bar, see results.bars") +
+                              (run.quick ? "; quick: smaller sets, fewer rounds" : "")}});
+  out.declare("workload.arrival", {{"kind", "fixed_concurrency"}, {"n", at_once}});
+  out.declare("workload.concurrent_requests", at_once);
+  declare_duration(run.start, static_cast<uint32_t>(lead.rounds.size()), out);
+  out.omit_part("workload.duration", "repetitions of the other bars", "each has its rounds");
+  out.omit("engine.kv_transfer_protocol", "does not apply: no prefill and decode apart");
+  out.declare("engine.pd_disaggregated", false);
+  if (lead.setup.has_daemon) {
+    out.declare("cache_state", "per_cell");
+    out.declare("cache_state_proof", {{"method", kProof}});
+    out.declare("workload.prefix_reuse_rate", {{"ideal", 1}, {"observed", 1}});
+    out.declare("workload.tenants", {{"count", 1}, {"cross_tenant_sharing", false}});
+    const bool restarts = std::any_of(run.bars.begin(), run.bars.end(), [](const Bar& bar) {
+      return bar.has_value() && !bar.setup.fault.empty();
+    });
+    out.declare("persistence", {{"tier", "nvme_local"},
+                                {"medium", "files of the daemons' targets"},
+                                {"restart_survival_proved", restarts}});
+  }
+  omit_rest({"workload.", "cache_state", "persistence"},
+            "does not apply: bars have working sets, not requests of a trace", out);
+}
+
+void omit_other_setups(const BarsRun& run, const Bar& lead, Declaration& out) {
+  const bool one = std::all_of(run.bars.begin(), run.bars.end(),
+                               [&lead](const Bar& bar) { return bar.setup == lead.setup; });
+  if (one || !lead.setup.has_daemon) return;
+  const std::string reason = "those of " + lead.name + " are declared, each bar's own are in setup";
+  for (const char* field :
+       {"tiers[].capacity_bytes", "tiers[].working_set_ratio", "io[].queue_depth",
+        "io[].block_bytes", "transfer.granularity", "tensor.layout", "ec.scheme",
+        "memory.resident_copies", "workload.concurrent_requests"})
+    out.omit_part(field, "of the other bars", reason);
 }
 
 }  // namespace
 
-BarsDeclaration declare_bars(const BarsDeclarationInput& input) {
-  const std::string cache = build_cache();
-  return {
-      {"cpu", cpu_model()},
-      {"cores", std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)) + ", nothing pinned"},
-      {"memory", memory_text()},
-      {"load_average", trimmed(read_file("/proc/loadavg"))},
-      {"kernel", kernel()},
-      {"huge_pages", huge_pages()},
-      {"compiler", std::string("g++ or clang++ ") + __VERSION__},
-      {"flags", cache_value(cache, "CMAKE_CXX_FLAGS") +
-                    " -march=" + cache_value(cache, "VARVE_MARCH") + ", sanitizers " +
-                    cache_value(cache, "VARVE_SANITIZE")},
-      {"io_backend", io_backend()},
-      {"fabric", "tcp over loopback, TCP_NODELAY, socket buffers autotuned"},
-      {"congestion_control", LinkOptions().congestion + " (system default: " +
-                                 trimmed(read_file("/proc/sys/net/ipv4/tcp_congestion_control")) +
-                                 ")"},
-      {"lanes", "1 urgent, " + std::to_string(input.lanes) + " bulk; the raw socket has " +
-                    std::to_string(input.lanes) + " connections"},
-      {"extent_bytes", std::to_string(input.shape.layer_bytes) + " (one layer), payloads of " +
-                           std::to_string(kPieceBytes)},
-      {"working_set", size_text(input.shape.bytes()) + ": " + std::to_string(input.shape.blocks) +
-                          " blocks of " + std::to_string(input.shape.layers) +
-                          " layers, one pull; flash_pull: twice as many"},
-      {"scatter", "pages of " + std::to_string(kPageOfLayerBytes) +
-                      " bytes, none beside the next; memory mapped and touched once"},
-      {"process_split",
-       "daemon (1 shard) and client are two processes, so are both ends of the "
-       "raw socket"},
-      {"source", "tcp_dram_pull: DRAM of the daemon; flash_pull: its targets, files O_DIRECT"},
-      {"file_system", file_system(input.folder)},
-      {"queue_depth",
-       "flash: at most 20 MiB in progress a pull (5 windows of 4 MiB), being read or "
-       "sent, at most 2 MiB of it at each target, by requests of 256 KiB; the ceiling has 32 such "
-       "requests"},
-      {"verification",
-       "on: CRC32C of every extent at the daemon's device read and at the client; "
-       "the ceilings verify nothing"},
-      {"codec", "none (raw)"},
-      {"erasure_coding", "1+0; bars that begin with ec_: 2+1 and 4+2, as each says"},
-      {"coding_loop", coding_loop()},
-      {"ONE_DISK",
-       "all targets of all daemons are files on one disk. A coded push writes (k+m)/k times as "
-       "much "
-       "to it as an uncoded one: 1.5 times under 2+1, so where the disk is the limit ec_push_2+1 "
-       "cannot be above 0.67; a degraded pull reads from the same disk what it rebuilds from"},
-      {"rounds", std::to_string(input.rounds) + ", ceiling and pull alternate, ratio by round"},
-      {"mode", input.quick ? "quick: smaller and fewer rounds, not for publication" : "full"},
-      {"omissions",
-       "no second machine, no RDMA or shared memory, no GPU memory; no pulls beside "
-       "pushes; the rate of an uncoded push is not a bar, nor is a percentile but against "
-       "a healthy node's; other load on the machine is not excluded, only shared by both "
-       "sides of a ratio"},
-  };
+Status declare_bars(const BarsRun& run, Declaration& out) {
+  const Bar& lead = lead_of(run.bars);
+  VARVE_RETURN_IF_ERROR(declare_conditions(conditions_of(run, lead), out));
+  declare_workload(run, lead, out);
+  omit_other_setups(run, lead, out);
+  if (run.quick) out.warn("a quick run: smaller sets, fewer rounds; not for publication");
+  Json bars = Json::array();
+  for (const Bar& bar : run.bars)
+    bars.push_back(bar.json());
+  out.result("mode", lead.setup.has_daemon ? "each_bar_its_own" : "in_process");
+  out.result("bars", bars);
+  omit_rest({"results."}, "bars have them, or what they mean, in results.bars", out);
+  return {};
+}
+
+std::vector<std::string> declared_lines(const Declaration& declaration) {
+  std::vector<std::string> lines;
+  const Json declared = declaration.document()["declaration"];
+  for (const auto& [field, value] : declared.items())
+    lines.push_back("declare " + field + " " +
+                    (value.is_string() ? value.get<std::string>() : value.dump()));
+  return lines;
 }
 
 }  // namespace varve::kvbench

@@ -105,13 +105,15 @@ Status run_one(uint32_t which, const CeilingOptions& options, const std::string&
   return {};
 }
 
-void declare(const CeilingOptions& options, const Ceilings& c, Declaration& out) {
+void declare(const CeilingOptions& options, const RunStart& start, const Ceilings& c,
+             Declaration& out) {
   out.declare("cache_state", "cold");
   out.declare("cache_state_proof", {{"method", "O_DIRECT: the page cache is not asked"}});
   out.declare("engine.pd_disaggregated", false);
   out.declare("workload.source", {{"name", "ceiling"}, {"source", "all of one working set"}});
   out.declare("workload.arrival", {{"kind", "fixed_concurrency"}, {"n", 1}});
   out.declare("workload.concurrent_requests", 1);
+  declare_duration(start, options.rounds, out);
   out.declare("workload.access_mix",
               {{"read_bytes", 3 * c.set->shape().bytes() * options.rounds},
                {"write_bytes", c.set->shape().bytes() * options.rounds},
@@ -142,7 +144,7 @@ Status measure(const CeilingOptions& options, const RunStart& start, const std::
     for (uint32_t turn = 0; turn < 4; ++turn)
       VARVE_RETURN_IF_ERROR(run_one((turn + round) % 4, options, folder, c));
   }
-  declare(options, c, out);
+  declare(options, start, c, out);
   Conditions conditions;
   conditions.start = start;
   conditions.folder = folder;

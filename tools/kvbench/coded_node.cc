@@ -12,17 +12,11 @@ constexpr uint64_t kTargetFloor = 512 * kMiB;
 constexpr uint64_t kPushBatchBytes = 32 * kMiB;
 constexpr Nanos kRecoveryWait = 60 * kSecond;
 
-uint64_t target_bytes(const CodedDaemonOptions& options, uint32_t targets) {
-  const uint64_t stored = options.data_bytes / options.scheme.k * options.scheme.width();
-  return std::max(kTargetFloor, round_up(2 * stored / targets, kMiB));
-}
-
 Result<std::unique_ptr<Daemon>> start_in(const CodedDaemonOptions& options) {
-  const uint32_t targets = options.targets == 0 ? options.scheme.width() : options.targets;
   std::vector<std::string> arguments = {
       "--shards",           "1",
-      "--targets",          std::to_string(targets),
-      "--target-bytes",     std::to_string(target_bytes(options, targets)),
+      "--targets",          std::to_string(targets_of(options)),
+      "--target-bytes",     std::to_string(target_bytes_of(options)),
       "--dram-bytes",       std::to_string(round_up(options.dram_bytes, kMiB)),
       "--scheme",           options.scheme.text(),
       "--repair-mb-per-s",  "0",
@@ -33,6 +27,32 @@ Result<std::unique_ptr<Daemon>> start_in(const CodedDaemonOptions& options) {
 }
 
 }  // namespace
+
+uint32_t targets_of(const CodedDaemonOptions& options) {
+  return options.targets == 0 ? options.scheme.width() : options.targets;
+}
+
+uint64_t target_bytes_of(const CodedDaemonOptions& options) {
+  const uint64_t stored = options.data_bytes / options.scheme.k * options.scheme.width();
+  return std::max(kTargetFloor, round_up(2 * stored / targets_of(options), kMiB));
+}
+
+BarSetup setup_of(const CodedDaemonOptions& options, const WorkingSetShape& shape, uint32_t lanes,
+                  uint32_t at_once) {
+  BarSetup setup;
+  setup.has_daemon = true;
+  setup.blocks = shape.blocks;
+  setup.layers = shape.layers;
+  setup.layer_bytes = shape.layer_bytes;
+  setup.schemes = {options.scheme};
+  setup.targets = targets_of(options);
+  setup.target_bytes = target_bytes_of(options);
+  setup.dram_bytes = options.dram_bytes;
+  setup.pushed_bytes = options.data_bytes;
+  setup.lanes = lanes;
+  setup.at_once = at_once;
+  return setup;
+}
 
 Result<std::unique_ptr<Daemon>> start_coded_daemon(const CodedDaemonOptions& options) {
   std::error_code error;

@@ -25,6 +25,11 @@ struct CodedDaemonOptions {
   uint64_t dram_bytes = 64 * kMiB;
   std::vector<std::string> more;  // arguments
 };
+uint32_t targets_of(const CodedDaemonOptions& options);
+uint64_t target_bytes_of(const CodedDaemonOptions& options);
+// How such a daemon, or two of it, is declared. Of `shape` all is pushed.
+BarSetup setup_of(const CodedDaemonOptions& options, const WorkingSetShape& shape, uint32_t lanes,
+                  uint32_t at_once);
 Result<std::unique_ptr<Daemon>> start_coded_daemon(const CodedDaemonOptions& options);
 
 struct CodedNodeOptions {

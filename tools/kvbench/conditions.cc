@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "client/varve.h"
+#include "common/erasure/erasure.h"
 #include "common/fabric/fabric.h"
-#include "common/time/time.h"
 #include "tools/kvbench/machine.h"
 #include "tools/kvbench/process.h"
 
@@ -16,7 +17,10 @@ namespace {
 constexpr uint32_t kTargetInFlightBytes = 2 * kMiB;  // of a pull, at each target
 constexpr uint64_t kWindowBytes = 5 * 4 * kMiB;      // pull_windows_max, of 4 MiB
 constexpr const char* kNoStore = "no store takes part in this run: ceilings only";
-constexpr const char* kNoDescription = "no system description was given (--hardware FILE)";
+constexpr const char* kNoDescription =
+    "no system description was given (--hardware FILE); declared is what this machine tells";
+constexpr const char* kCalled =
+    "nothing of it takes part: rooms of the server are called in this process, without a daemon";
 
 bool is_loopback(const std::string& address) {
   return address.empty() || address.starts_with("127.") || address.starts_with("localhost");
@@ -51,17 +55,18 @@ void declare_head(const Conditions& c, Declaration& out) {
 
 void declare_own_tiers(const Conditions& c, bool emulated, Declaration& out) {
   const uint64_t flash_bytes = c.targets * c.target_bytes;
-  const auto ratio = [&c](uint64_t capacity) {
-    return static_cast<double>(c.pushed_bytes) / static_cast<double>(capacity);
+  const auto ratio = [](uint64_t bytes, uint64_t capacity) {
+    return static_cast<double>(bytes) / static_cast<double>(capacity);
   };
+  const uint64_t stored_bytes = c.pushed_bytes / c.scheme.k * c.scheme.width();
   const auto both = [](const Json& value) { return Json{{"dram", value}, {"nvme_local", value}}; };
   const uint64_t cache_bytes = c.dram_bytes / 2;
   out.declare("tiers[].capacity_bytes", {{"dram", cache_bytes}, {"nvme_local", flash_bytes}});
   out.omit_part("tiers[].capacity_bytes", "what of them is heads and reserves",
                 "dram: at most half of the arena of --dram-bytes stays as cache; nvme_local: the "
                 "targets as they were made");
-  out.declare("tiers[].working_set_ratio",
-              {{"dram", ratio(cache_bytes)}, {"nvme_local", ratio(flash_bytes)}});
+  out.declare("tiers[].working_set_ratio", {{"dram", ratio(c.pushed_bytes, cache_bytes)},
+                                            {"nvme_local", ratio(stored_bytes, flash_bytes)}});
   Json flash = {{"emulated", emulated}};
   if (emulated) flash["why"] = "the drive below the targets is a virtual one";
   out.declare("tiers[].emulated", {{"dram", {{"emulated", false}}}, {"nvme_local", flash}});
@@ -180,7 +185,10 @@ void declare_machine(const Conditions& c, Declaration& out) {
   out.omit("cost", "no prices are known for this machine");
   out.declare("division", "internal");
   const std::string march = cache_value(build_cache(), "VARVE_MARCH");
+  const bool gfni = Kernel::loops().back() == Kernel::Loop::kGfni;
   out.declare("engine.params", {{"block_tokens", c.block_tokens},
+                                {"compiler", std::string("g++ or clang++ ") + __VERSION__},
+                                {"coding_loop", gfni ? "GFNI and AVX-512" : "ISA-L"},
                                 {"compiler_flags", cache_value(build_cache(), "CMAKE_CXX_FLAGS")},
                                 {"march", march}});
 }
@@ -228,6 +236,32 @@ void declare_path(const Conditions& c, Declaration& out) {
   out.declare("proprietary_transport", false);
 }
 
+void declare_coding(const Conditions& c, Declaration& out) {
+  if (c.scheme.m == 0) {
+    out.declare("ec.scheme", {{"kind", "none"}, {"k", 1}, {"m", 0}});
+    omit_rest({"ec."}, "does not apply: nothing is coded in this run (1+0)", out);
+    return;
+  }
+  const bool is_copy = c.scheme.k == 1;
+  const bool is_xor = matrix_of(c.scheme) == Matrix::kXor;
+  out.declare("ec.scheme", {{"kind", is_copy  ? "replication"
+                                     : is_xor ? "xor"
+                                              : "rs"},
+                            {"k", c.scheme.k},
+                            {"m", c.scheme.m},
+                            {"field", "GF(2^8)"},
+                            {"library", "ISA-L's matrices; see engine.params for the loop"}});
+  out.declare("ec.unit", {{"unit", "layer"},
+                          {"shard_bytes", c.layer_bytes},
+                          {"stripe", "k layers of a block that follow each other"},
+                          {"align", kPageBytes}});
+  out.declare("ec.read_policy", {{"policy", "k"},
+                                 {"lost", "rebuilt by the client from the rest of the stripe"},
+                                 {"late", "hedged by the client: read otherwise, within a budget"},
+                                 {"hedge_percent", ClientOptions().hedge_percent}});
+  out.declare("ec.parity_write", "sync");
+}
+
 void declare_bytes(const Conditions& c, Declaration& out) {
   out.omit("tensor.dtype",
            "the bytes stand for tensors of any type; the store does not look inside");
@@ -248,8 +282,7 @@ void declare_bytes(const Conditions& c, Declaration& out) {
     out.declare("codec.name", "none");
     out.declare("codec.class", "none");
     omit_rest({"codec."}, "does not apply: no codec, bytes are stored as they come", out);
-    out.declare("ec.scheme", {{"kind", "none"}, {"k", 1}, {"m", 0}});
-    omit_rest({"ec."}, "does not apply: nothing is coded in this run (1+0)", out);
+    declare_coding(c, out);
   }
   out.declare(
       "accuracy.context_intensive",
@@ -258,7 +291,9 @@ void declare_bytes(const Conditions& c, Declaration& out) {
   Json copies = Json::array();
   copies.push_back({{"buffer", "the client's memory"},
                     {"bytes", c.client_memory_bytes},
-                    {"reason", "where an engine has its paged KV"}});
+                    {"reason",
+                     "where an engine has its paged KV: pages of 64 KiB, none beside the "
+                     "next, mapped and touched once"}});
   if (c.server == Server::kOwn) {
     copies.push_back({{"buffer", "DRAM of the daemon"},
                       {"bytes", c.dram_bytes},
@@ -288,7 +323,11 @@ void declare_policies(const Conditions& c, Declaration& out) {
   out.declare("placement.hot_replication", nullptr);
   out.declare("mixed_use", false);
   out.omit("mixed_use.checkpoint", "does not apply: no checkpoints beside it");
-  out.declare("failure_injection", "none");
+  if (c.faults.empty()) {
+    out.declare("failure_injection", "none");
+  } else {
+    out.declare("failure_injection", c.faults);
+  }
 }
 
 void declare_engine(Declaration& out) {
@@ -300,13 +339,62 @@ void declare_engine(Declaration& out) {
   out.omit("break_even.outcome", "the client has no planner yet: nothing is declined");
 }
 
+// What this machine tells, where nobody describes it.
+Json own_hardware(const Conditions& c) {
+  const Mount mount = mount_of_folder(c.folder.empty() ? "." : c.folder);
+  const Drive drive = drive_of_folder(c.folder.empty() ? "." : c.folder);
+  return {{"read_from", "/proc and /sys of the machine that kvbench runs on"},
+          {"virtualization", hypervisor()},
+          {"cpu", cpu_model()},
+          {"cores", cores()},
+          {"numa_nodes", numa_nodes()},
+          {"memory", memory_text()},
+          {"drive",
+           {{"device", mount.device},
+            {"model", drive.model},
+            {"virtual", drive.is_virtual},
+            {"capacity_bytes", drive.capacity_bytes},
+            {"lba_bytes", drive.lba_bytes}}}};
+}
+
+Status declare_hardware(const Conditions& c, Declaration& out) {
+  if (c.hardware_path.empty()) {
+    out.declare("hardware", own_hardware(c));
+    out.omit_part("hardware", "a system description as MLPerf Storage has it", kNoDescription);
+    if (c.server == Server::kOthers) out.omit_part("hardware", "the server's machine", kNotTold);
+    return {};
+  }
+  Json hardware = Json::parse(read_file(c.hardware_path), nullptr, false);
+  if (!hardware.is_object()) return Status::invalid("kvbench: --hardware is no JSON object");
+  out.declare("hardware", std::move(hardware));
+  return {};
+}
+
+// No daemon, no client, no ceiling: what is left is the machine.
+void declare_called(Declaration& out) {
+  out.declare("topology.kind", "single_node_local");
+  out.declare("network.present", false);
+  omit_rest({"tiers[]", "io[]", "device[]", "transfer.", "network.", "tensor.", "codec.", "ec.",
+             "placement.", "hits.", "scheduler.", "mixed_use", "failure_injection", "interface",
+             "proprietary_transport", "memory.", "accuracy."},
+            kCalled, out);
+}
+
 }  // namespace
+
+void declare_duration(const RunStart& start, uint32_t repetitions, Declaration& out) {
+  const Nanos took_ns = SystemClock().now_ns() - start.began_ns;
+  out.declare("workload.duration", {{"warmup_s", 0},
+                                    {"duration_s", static_cast<double>(took_ns) / 1e9},
+                                    {"repetitions", repetitions}});
+}
 
 RunStart RunStart::now(int argc, char** argv, std::string commit) {
   RunStart start;
   start.arguments.assign(argv, argv + argc);
   start.timestamp = varve::kvbench::timestamp();
   start.commit = std::move(commit);
+  start.began_ns = SystemClock().now_ns();
   start.load_average = varve::kvbench::load_average();
   SystemEntropy entropy;
   uint64_t number = 0;
@@ -336,25 +424,23 @@ Status declare_conditions(const Conditions& c, Declaration& out) {
   declare_head(c, out);
   const bool emulated =
       c.server != Server::kOthers && drive_of_folder(c.folder.empty() ? "." : c.folder).is_virtual;
-  declare_tiers(c, emulated, out);
-  declare_io(c, out);
   declare_machine(c, out);
-  declare_path(c, out);
-  declare_bytes(c, out);
   declare_engine(out);
-  declare_policies(c, out);
   const bool others = c.server == Server::kOthers;  // what its tiers are nobody told
-  out.result("label", others ? "unknown" : emulated ? "emulated" : "measured");
+  const bool called = c.server == Server::kInProcess;
+  if (called) {
+    declare_called(out);
+  } else {
+    declare_tiers(c, emulated, out);
+    declare_io(c, out);
+    declare_path(c, out);
+    declare_bytes(c, out);
+    declare_policies(c, out);
+  }
+  out.result("label", others ? "unknown" : emulated && !called ? "emulated" : "measured");
   out.result("verified",
              {{"bytes", c.verified_bytes}, {"wrong_blocks", 0}, {"content", c.content}});
-  if (c.hardware_path.empty()) {
-    out.omit("hardware", kNoDescription);
-    return {};
-  }
-  Json hardware = Json::parse(read_file(c.hardware_path), nullptr, false);
-  if (!hardware.is_object()) return Status::invalid("kvbench: --hardware is no JSON object");
-  out.declare("hardware", std::move(hardware));
-  return {};
+  return declare_hardware(c, out);
 }
 
 }  // namespace varve::kvbench

@@ -2,13 +2,16 @@
 //
 // What it started itself it knows; of a server that was there before, the data plane tells nothing,
 // and the fields are omitted with that reason, the label is "unknown". Where no server takes part,
-// who did the I/O are the ceilings, and what only a store has is omitted.
+// who did the I/O are the ceilings, and what only a store has is omitted. The schema says which
+// fields may not be omitted by whom.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "common/model/scheme.h"
+#include "common/time/time.h"
 #include "tools/kvbench/declaration.h"
 #include "tools/kvbench/working_set.h"
 
@@ -19,12 +22,18 @@ struct RunStart {
   std::vector<std::string> arguments;  // of the program, its name first
   std::string run_id;
   std::string timestamp;
+  Nanos began_ns = 0;
   std::string commit;  // which sources this program is made of, see cmake/commit.cmake
   double load_average = 0;
   static RunStart now(int argc, char** argv, std::string commit);
 };
 
-enum class Server : uint8_t { kNone, kOwn, kOthers };
+enum class Server : uint8_t {
+  kNone,       // ceilings only
+  kInProcess,  // rooms of the server, called by kvbench itself: no daemon, no client
+  kOwn,
+  kOthers,
+};
 
 inline constexpr const char* kNotTold =
     "a server that was there before does not tell it over the data "
@@ -38,7 +47,9 @@ struct Conditions {
   std::string token;                          // never shown
   uint64_t dram_bytes = 0, target_bytes = 0;  // kOwn
   uint32_t targets = 0;
-  uint32_t drive_depth = 0;  // kNone: requests in flight of the ceilings of the drive
+  Scheme scheme;
+  std::vector<std::string> faults;  // injected on purpose
+  uint32_t drive_depth = 0;         // kNone: requests in flight of the ceilings of the drive
   uint32_t layers = 0, layer_bytes = 0, block_tokens = 0;
   uint32_t lanes = 1;
   uint32_t concurrency = 1;
@@ -53,6 +64,9 @@ struct Conditions {
 // omits itself: cache_state(_proof), engine.pd_disaggregated and .kv_transfer_protocol, workload.*,
 // persistence, results. Fails when the hardware description cannot be read.
 Status declare_conditions(const Conditions& conditions, Declaration& out);
+
+// workload.duration: of all of the run so far.
+void declare_duration(const RunStart& start, uint32_t repetitions, Declaration& out);
 
 // Omits, with one reason, every field of the schema that `out` neither declares nor omits and whose
 // name begins with one of `prefixes`.

@@ -25,6 +25,7 @@ constexpr Nanos kSignalWait = 200 * kMillisecond;
 // The target answers again after this, whatever is still under way: after 10 s it would have
 // failed.
 constexpr Nanos kStuckMax = 3 * kSecond;
+constexpr Scheme kStuckScheme{2, 1};
 
 void sleep_ns(Nanos ns) {
   std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
@@ -72,13 +73,19 @@ struct Side {
   Nanos began_ns_max = kNever;  // pulls of a pass that begin later do not count
 };
 
+CodedDaemonOptions daemon_of(const DegradedBarOptions& options, Scheme scheme) {
+  CodedDaemonOptions daemon;
+  daemon.varved = options.varved;
+  daemon.scheme = scheme;
+  daemon.data_bytes = options.shape.bytes();
+  daemon.dram_bytes = options.shape.bytes() / kSetPerDram;
+  return daemon;
+}
+
 Result<Side> make_side(const DegradedBarOptions& options, const CodedNodeOptions& node,
                        WorkingSet& set) {
   Side side;
   CodedNodeOptions with = node;
-  with.daemon.varved = options.varved;
-  with.daemon.data_bytes = set.shape().bytes();
-  with.daemon.dram_bytes = set.shape().bytes() / kSetPerDram;
   with.lanes = options.lanes;
   VARVE_TRY(side.node, CodedNode::make(with, set));
   VARVE_TRY(side.before, NodeCounts::of(side.node->daemon()));
@@ -112,10 +119,15 @@ double p99_ratio(const std::vector<Puller::Pulled>& ours,
   return quantile(times_ms(ours, time), 990) / quantile(times_ms(healthy, time), 990);
 }
 
-std::string cpu_text(const Side& side) {
-  double gigabytes = 0;
+uint64_t pulled_bytes(const Side& side) {
+  uint64_t bytes = 0;
   for (const Puller::Pulled& pulled : side.all)
-    gigabytes += static_cast<double>(pulled.bytes) / 1e9;
+    bytes += pulled.bytes;
+  return bytes;
+}
+
+std::string cpu_text(const Side& side) {
+  const double gigabytes = static_cast<double>(pulled_bytes(side)) / 1e9;
   return number_text(static_cast<double>(side.daemon_cpu_ns) / 1e9 / gigabytes) + " s/GB varved, " +
          number_text(static_cast<double>(side.client_cpu_ns) / 1e9 / gigabytes) + " s/GB client";
 }
@@ -191,7 +203,7 @@ Status run_lost(const DegradedBarOptions& options, Scheme scheme, DegradedBars& 
   VARVE_TRY(auto set, WorkingSet::make(options.shape));
   set->fill();
   CodedNodeOptions node;
-  node.daemon.scheme = scheme;
+  node.daemon = daemon_of(options, scheme);
   node.daemon.folder = options.folder + "/healthy";
   VARVE_TRY(Side healthy, make_side(options, node, *set));
   node.daemon.folder = options.folder + "/degraded";
@@ -211,6 +223,7 @@ Status run_lost(const DegradedBarOptions& options, Scheme scheme, DegradedBars& 
   if (d.extents_lost == 0 || client.rebuilt_bytes == 0) {
     return Status::invalid("bench: nothing was lost or rebuilt");
   }
+  bars.whole.verified_bytes = pulled_bytes(healthy) + pulled_bytes(ours);
   for (auto [bar, time] : {std::pair{&bars.whole, kWhole}, std::pair{&bars.first, kFirst}}) {
     bar->fact("set", set_text(options, 1));
     bar->fact("scheme", scheme.text() + " without " + std::to_string(node.lost) + " targets");
@@ -227,7 +240,7 @@ Status run_stuck(const DegradedBarOptions& options, Bar& bar) {
   VARVE_TRY(auto set, WorkingSet::make(options.shape));
   set->fill();
   CodedNodeOptions node;
-  node.daemon.scheme = {2, 1};
+  node.daemon = daemon_of(options, kStuckScheme);
   // On both sides, so that both go through the same device.
   node.daemon.more = {"--i-am-testing", "--fault-stuck-target", std::to_string(kStuckTargetIndex)};
   node.daemon.folder = options.folder + "/healthy";
@@ -256,6 +269,7 @@ Status run_stuck(const DegradedBarOptions& options, Bar& bar) {
   VARVE_TRY(const NodeCounts h, counts_of(healthy));
   VARVE_TRY(const NodeCounts d, counts_of(ours));
   VARVE_RETURN_IF_ERROR(check_evidence(options, h, d, healthy.node->client_counters()));
+  bar.verified_bytes = pulled_bytes(healthy) + pulled_bytes(ours);
   bar.fact("set", set_text(options, options.stuck_pulls));
   bar.fact("fault",
            "target 0 of 3 swallows what it is asked for the time of each pass, 3 s at most, and "
@@ -291,6 +305,10 @@ DegradedBars ec_degraded_bars(const DegradedBarOptions& options, Scheme scheme) 
   bars.whole = make_bar("ec_degraded_whole" + suffix, "p99 of whole pulls / healthy", kWholeTarget);
   bars.first =
       make_bar("ec_degraded_first" + suffix, "p99 of the first layer / healthy", kFirstTarget);
+  bars.whole.setup = setup_of(daemon_of(options, scheme), options.shape, options.lanes, 1);
+  bars.whole.setup.fault =
+      std::to_string(scheme.m) + " target files of one of two daemons are gone";
+  bars.first.setup = bars.whole.setup;
   if (Status status = run_lost(options, scheme, bars); !status.ok()) {
     bars.whole.refused = bars.first.refused = bench_error(status);
   }
@@ -299,6 +317,9 @@ DegradedBars ec_degraded_bars(const DegradedBarOptions& options, Scheme scheme) 
 
 Bar ec_stuck_first_bar(const DegradedBarOptions& options) {
   Bar bar = make_bar("ec_stuck_first", "p99 of the first layer / healthy", kStuckTarget);
+  bar.setup =
+      setup_of(daemon_of(options, kStuckScheme), options.shape, options.lanes, options.stuck_pulls);
+  bar.setup.fault = "one target of one of two daemons answers nothing for up to 3 s of each pass";
   if (Status status = run_stuck(options, bar); !status.ok()) bar.refused = bench_error(status);
   return bar;
 }

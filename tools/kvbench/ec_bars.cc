@@ -152,6 +152,8 @@ Bar make_bar(const char* name, const EcBarOptions& options, double target) {
   bar.unit = "of a core per 4 GB/s";
   bar.target = target;
   bar.sense = Sense::kAtMost;
+  bar.setup.schemes = {options.scheme};
+  bar.setup.layer_bytes = options.extent_bytes;
   return bar;
 }
 
@@ -190,6 +192,7 @@ Status measure_coder(const EcBarOptions& options, const Coder& coder, Bar& bar) 
     }
   }
   if (!stripes->memory_is_right()) return Status::corrupt("bench: coded bytes are wrong");
+  bar.verified_bytes = stripes->count() * stripes->data_bytes_per_stripe();
   bar.rounds = works[0].shares;
   add_facts(*stripes, works, bar);
   return {};

@@ -72,15 +72,22 @@ Status check_evidence(const Side& side, const LayoutBarOptions& options, bool de
   return {};
 }
 
+// The set is pushed twice, whole and cut.
+CodedDaemonOptions daemon_of(const LayoutBarOptions& options, Scheme scheme) {
+  CodedDaemonOptions daemon;
+  daemon.varved = options.varved;
+  daemon.scheme = scheme;
+  daemon.data_bytes = 2 * options.shape.bytes();
+  daemon.dram_bytes = options.shape.bytes() / kSetPerDram;
+  return daemon;
+}
+
 // Value of the bar by round: the first layer of the cut format over the whole one's, healthy.
 Result<std::vector<double>> run_scheme(const LayoutBarOptions& options, Scheme scheme,
                                        WorkingSet& set, Bar& bar) {
   CodedNodeOptions node;
-  node.daemon.varved = options.varved;
-  node.daemon.scheme = scheme;
+  node.daemon = daemon_of(options, scheme);
   node.cuts = {1, scheme.k};
-  node.daemon.data_bytes = set.shape().bytes() * node.cuts.size();
-  node.daemon.dram_bytes = set.shape().bytes() / kSetPerDram;
   node.lanes = options.lanes;
   node.daemon.folder = options.folder + "/healthy";
   VARVE_TRY(const auto healthy, CodedNode::make(node, set));
@@ -102,6 +109,7 @@ Result<std::vector<double>> run_scheme(const LayoutBarOptions& options, Scheme s
     VARVE_RETURN_IF_ERROR(check_evidence(sides[i], options, i / 2 == 1));
     bar.fact(sides[i].name, side_text(sides[i]));
   }
+  bar.verified_bytes += sides.size() * options.rounds * options.passes * set.shape().bytes();
   std::vector<double> ratios;
   for (uint32_t round = 0; round < options.rounds; ++round)
     ratios.push_back(sides[1].round_firsts[round] / sides[0].round_firsts[round]);
@@ -129,6 +137,9 @@ Bar ec_layout_bar(const LayoutBarOptions& options) {
   bar.name = "ec_layout";
   bar.unit = "first layer, cut in k / whole (2+1)";
   bar.sense = Sense::kNoTarget;
+  bar.setup = setup_of(daemon_of(options, {2, 1}), options.shape, options.lanes, 1);
+  bar.setup.schemes.push_back({4, 2});
+  bar.setup.fault = "m target files of one of two daemons are gone";
   if (Status status = run(options, bar); !status.ok()) bar.refused = bench_error(status);
   return bar;
 }

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
                             : *replay_command  ? replay.server.folder
                                                : sweep.server.folder;
   if (const auto code = supervise(run_folder_asked(work, start.run_id))) return *code;
-  if (*bars_command) return run_bars(bars, start.run_id);
+  if (*bars_command) return run_bars(bars, start);
   if (*ceiling_command) return run_ceiling(ceiling, start);
   if (*replay_command) return run_replay(replay, start);
   if (*sweep_command) return run_sweep(sweep, start);

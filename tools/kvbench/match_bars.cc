@@ -16,6 +16,8 @@ namespace {
 
 constexpr double kMatchWireTarget = 1e6;  // ids a second
 constexpr uint32_t kBlockBytes = kPageBytes;
+constexpr uint32_t kTargets = 2;
+constexpr uint64_t kTargetBytes = kGiB, kDramBytes = 256 * kMiB;
 constexpr uint32_t kTokensPerBlock = 16;
 constexpr uint32_t kHalfLoadUnderWay = 200;  // fewer than a client has ops
 constexpr Nanos kPatience = 30 * kSecond;
@@ -130,9 +132,11 @@ std::string micros_text(const std::vector<double>& nanos, uint32_t per_mille) {
 }
 
 Status run(const MatchBarOptions& options, Bar& bar) {
-  VARVE_TRY(auto daemon, Daemon::start(options.varved, options.folder,
-                                       {"--shards", "1", "--targets", "2", "--dram-bytes", "256MiB",
-                                        "--log-level", "warn"}));
+  VARVE_TRY(auto daemon,
+            Daemon::start(options.varved, options.folder,
+                          {"--shards", "1", "--targets", std::to_string(kTargets), "--target-bytes",
+                           std::to_string(kTargetBytes), "--dram-bytes", std::to_string(kDramBytes),
+                           "--scheme", Scheme().text(), "--log-level", "warn"}));
   bar.fact("daemon", daemon->ready_line());
   VARVE_TRY(auto asker, Asker::open(daemon->address(), options));
   VARVE_RETURN_IF_ERROR(asker->push());
@@ -164,6 +168,17 @@ Bar match_wire_bar(const MatchBarOptions& options) {
   bar.name = "match_wire";
   bar.unit = "ids/s";
   bar.target = kMatchWireTarget;
+  bar.setup.has_daemon = true;
+  bar.setup.blocks = options.prefixes * options.prefix_ids;
+  bar.setup.layers = 1;
+  bar.setup.layer_bytes = kBlockBytes;
+  bar.setup.schemes = {Scheme()};
+  bar.setup.targets = kTargets;
+  bar.setup.target_bytes = kTargetBytes;
+  bar.setup.dram_bytes = kDramBytes;
+  bar.setup.pushed_bytes = uint64_t{bar.setup.blocks} * kBlockBytes;
+  bar.setup.lanes = 1;
+  bar.setup.at_once = options.under_way;
   if (Status status = run(options, bar); !status.ok()) {
     bar.refused = std::string(code_name(status.code())) + ": " + status.what();
   }

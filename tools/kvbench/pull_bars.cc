@@ -34,6 +34,7 @@ double rate_of(uint64_t bytes, Nanos took_ns) {  // GB/s
 struct Rounds {
   std::vector<double> ratios, ceiling_rates, pull_rates, first_layer_shares;
   std::vector<double> ceiling_cpu, pull_cpu;  // seconds a GB, of the process that serves
+  uint64_t verified_bytes = 0;
 };
 
 // `ceiling` answers how long it took; its bytes were checked. `server` is the pid it burns in.
@@ -65,6 +66,7 @@ Status run_rounds(uint32_t count, WorkingSet& set, Puller& puller, pid_t daemon,
     VARVE_TRY(pulled, puller.pull());
     VARVE_RETURN_IF_ERROR(add_cpu(cpu_before_ns, cpu_ns(daemon), gigabytes, rounds.pull_cpu));
     if (set.wrong_extents() != 0) return Status::corrupt("bench: a pull delivered wrong bytes");
+    rounds.verified_bytes += bytes;
     return {};
   };
   for (uint32_t round = 0; round < count; ++round) {
@@ -89,6 +91,7 @@ double first_layer_bound(const WorkingSetShape& shape) {
 void add_facts(const WorkingSetShape& shape, const Rounds& rounds, Bar& bar) {
   if (rounds.ratios.empty()) return;
   bar.rounds = rounds.ratios;
+  bar.verified_bytes += rounds.verified_bytes;
   bar.fact("pull", spread_text(rounds.pull_rates, "GB/s"));
   bar.fact("ceiling", spread_text(rounds.ceiling_rates, "GB/s"));
   bar.fact("first_layer", spread_text(rounds.first_layer_shares, "of the whole pull") + ", 1 of " +
@@ -96,10 +99,33 @@ void add_facts(const WorkingSetShape& shape, const Rounds& rounds, Bar& bar) {
 }
 
 Result<std::unique_ptr<Daemon>> start_daemon(const PullBarOptions& options, uint64_t dram_bytes) {
-  return Daemon::start(options.varved, options.folder,
-                       {"--shards", "1", "--targets", std::to_string(options.targets),
-                        "--target-bytes", std::to_string(options.target_bytes), "--dram-bytes",
-                        std::to_string(dram_bytes), "--log-level", "warn"});
+  return Daemon::start(
+      options.varved, options.folder,
+      {"--shards", "1", "--targets", std::to_string(options.targets), "--target-bytes",
+       std::to_string(options.target_bytes), "--dram-bytes", std::to_string(dram_bytes), "--scheme",
+       Scheme().text(), "--log-level", "warn"});
+}
+
+// Half of the DRAM is what stays as cache; headers and the last pulls need a little more.
+uint64_t dram_bytes_of(const WorkingSetShape& shape) {
+  return round_up(2 * shape.bytes() + shape.bytes() / 4 + 64 * kMiB, kMiB);
+}
+
+BarSetup setup_of(const PullBarOptions& options, const WorkingSetShape& shape,
+                  uint64_t dram_bytes) {
+  BarSetup setup;
+  setup.has_daemon = true;
+  setup.blocks = shape.blocks;
+  setup.layers = shape.layers;
+  setup.layer_bytes = shape.layer_bytes;
+  setup.schemes = {Scheme()};
+  setup.targets = options.targets;
+  setup.target_bytes = options.target_bytes;
+  setup.dram_bytes = dram_bytes;
+  setup.pushed_bytes = shape.bytes();
+  setup.lanes = options.lanes;
+  setup.at_once = 1;
+  return setup;
 }
 
 PullerOptions puller_options(const PullBarOptions& options, const Daemon& daemon,
@@ -115,9 +141,8 @@ Status run_dram(const PullBarOptions& options, DramPullBars& bars) {
   Bar& bar = bars.pull;
   VARVE_TRY(auto set, WorkingSet::make(options.shape));
   VARVE_TRY(auto ceiling, SocketCeiling::start({options.shape, options.lanes, "cubic"}));
-  // Half of the DRAM is what stays as cache; headers and the last pulls need a little more.
   const uint64_t bytes = options.shape.bytes();
-  VARVE_TRY(auto daemon, start_daemon(options, round_up(2 * bytes + bytes / 4 + 64 * kMiB, kMiB)));
+  VARVE_TRY(auto daemon, start_daemon(options, dram_bytes_of(options.shape)));
   bar.fact("daemon", daemon->ready_line());
   set->fill();
   VARVE_TRY(auto puller, Puller::open(puller_options(options, *daemon, 32 * kMiB), *set));
@@ -127,6 +152,7 @@ Status run_dram(const PullBarOptions& options, DramPullBars& bars) {
     set->poison();
     VARVE_TRY(const Nanos took_ns, ceiling->round(*set));
     if (set->wrong_extents() != 0) return Status::corrupt("bench: the raw socket's bytes differ");
+    bar.verified_bytes += bytes;
     return took_ns;
   };
   VARVE_RETURN_IF_ERROR(raw().has_value() ? Status() : Status::io("bench: raw sender", 0));
@@ -220,6 +246,8 @@ DramPullBars dram_pull_bars(const PullBarOptions& options) {
   bars.first_layer.unit = "of 1.5 / layers and one extent";
   bars.first_layer.target = 1;
   bars.first_layer.sense = Sense::kAtMost;
+  bars.pull.setup = setup_of(options, options.shape, dram_bytes_of(options.shape));
+  bars.server_cpu.setup = bars.first_layer.setup = bars.pull.setup;
   if (const Status status = run_dram(options, bars); !status.ok()) {
     for (Bar* bar : {&bars.pull, &bars.server_cpu, &bars.first_layer})
       bar->refused = text_of(status);
@@ -232,6 +260,7 @@ Bar flash_pull_bar(const PullBarOptions& options) {
   bar.name = "flash_pull";
   bar.unit = "of O_DIRECT io_uring";
   bar.target = kFlashTarget;
+  bar.setup = setup_of(options, options.flash_shape, options.flash_dram_bytes);
   if (Status status = run_flash(options, bar); !status.ok()) bar.refused = text_of(status);
   return bar;
 }

@@ -10,6 +10,7 @@ namespace varve::kvbench {
 
 namespace {
 
+constexpr uint32_t kTargetsMin = 2;
 constexpr Nanos kReadyWait = 10 * kSecond;
 constexpr Nanos kRecoveryWait = 60 * kSecond;
 // What compares and makes the bytes may keep the cores busy for longer than the usual 20 s.
@@ -25,6 +26,11 @@ void add_server_options(CLI::App& command, ServerOptions& options) {
       ->check(CLI::Range(64u, 1048576u));
   command.add_option("--targets", options.targets, "of a server that is started")
       ->check(CLI::Range(1u, 16u));
+  std::vector<std::string> schemes;
+  for (const Scheme& scheme : kSchemes)
+    schemes.push_back(scheme.text());
+  command.add_option("--scheme", options.scheme, "K+M of a server that is started")
+      ->check(CLI::IsMember(schemes));
   command.add_option("--target-mib", options.target_mib, "of each of them")
       ->check(CLI::Range(512u, 1048576u));
   command.add_option("--dir", options.folder, "work folder; default: beside the build");
@@ -37,6 +43,12 @@ Result<std::unique_ptr<ServerUnderTest>> ServerUnderTest::start(const ServerOpti
   if (!options.address.empty()) {
     server->address_ = options.address;
     return server;
+  }
+  VARVE_TRY(server->scheme_, Scheme::parse(options.scheme));
+  const uint32_t width = server->scheme_.width();
+  if (options.targets == 0) server->options_.targets = std::max(kTargetsMin, width);
+  if (server->options_.targets < width) {
+    return Status::invalid("kvbench: --scheme K+M needs K+M --targets at least");
   }
   VARVE_TRY(const std::string work, work_folder(options.folder));
   server->folder_ = run_folder(work, run_id);
@@ -53,8 +65,8 @@ Status ServerUnderTest::launch() {
   VARVE_TRY(daemon_, Daemon::start(varved_path(), folder_,
                                    {"--shards", "1", "--targets", std::to_string(options_.targets),
                                     "--target-bytes", mib(options_.target_mib), "--dram-bytes",
-                                    mib(options_.dram_mib), "--scheme", "1+0", "--scrub-interval-s",
-                                    "0", "--log-level", "error"}));
+                                    mib(options_.dram_mib), "--scheme", scheme_.text(),
+                                    "--scrub-interval-s", "0", "--log-level", "error"}));
   address_ = daemon_->address();
   return {};
 }
@@ -108,6 +120,7 @@ void ServerUnderTest::describe(Conditions& out) const {
   out.dram_bytes = options_.dram_mib * uint64_t{kMiB};
   out.target_bytes = options_.target_mib * uint64_t{kMiB};
   out.targets = options_.targets;
+  out.scheme = scheme_;
 }
 
 }  // namespace varve::kvbench

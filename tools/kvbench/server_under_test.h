@@ -17,7 +17,9 @@ namespace varve::kvbench {
 struct ServerOptions {
   std::string address;     // empty: start one
   std::string token_path;  // of a file that holds the token of clients
-  uint32_t dram_mib = 2048, targets = 2, target_mib = 4096;
+  uint32_t dram_mib = 2048, target_mib = 4096;
+  uint32_t targets = 0;  // 0: as many as a block has fragments, two at least
+  std::string scheme = "1+0";
   std::string folder;  // work folder; default: beside the build
 };
 void add_server_options(CLI::App& command, ServerOptions& options);
@@ -47,6 +49,7 @@ class ServerUnderTest {
   explicit ServerUnderTest(const ServerOptions& options) : options_(options) {}
   Status launch();
   ServerOptions options_;
+  Scheme scheme_;
   std::string address_, token_, folder_;
   std::unique_ptr<Daemon> daemon_;
 };

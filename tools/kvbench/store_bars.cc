@@ -21,16 +21,21 @@ struct Stored {
   double bytes_ratio = 0;  // device bytes per byte pushed, the drain's included
 };
 
+CodedDaemonOptions daemon_of(const StoreBarOptions& options, Scheme scheme, uint32_t targets) {
+  CodedDaemonOptions daemon;
+  daemon.varved = options.varved;
+  daemon.folder = options.folder + "/node";
+  daemon.scheme = scheme;
+  daemon.targets = targets;
+  daemon.data_bytes = options.shape.bytes();
+  daemon.dram_bytes = options.dram_bytes;
+  return daemon;
+}
+
 // Pushes the set to a new daemon, pulls it back and compares, and ends the daemon.
 Result<Stored> store(const StoreBarOptions& options, Scheme scheme, uint32_t targets,
                      WorkingSet& set) {
-  CodedDaemonOptions daemon_options;
-  daemon_options.varved = options.varved;
-  daemon_options.folder = options.folder + "/node";
-  daemon_options.scheme = scheme;
-  daemon_options.targets = targets;
-  daemon_options.data_bytes = set.shape().bytes();
-  daemon_options.dram_bytes = options.dram_bytes;
+  const CodedDaemonOptions daemon_options = daemon_of(options, scheme, targets);
   VARVE_TRY(auto daemon, start_coded_daemon(daemon_options));
   PullerOptions puller_options;
   puller_options.address = daemon->address();
@@ -84,6 +89,7 @@ Status run_flash_bytes(const StoreBarOptions& options, Bar& bar) {
     std::vector<double> written;
     for (uint32_t round = 0; round < options.rounds; ++round) {
       VARVE_TRY(const Stored stored, store(options, scheme, 0, *set));
+      bar.verified_bytes += set->shape().bytes();
       written.push_back(stored.bytes_ratio);
       worst[round] = std::max(worst[round], stored.bytes_ratio / least);
     }
@@ -122,6 +128,7 @@ Status run_push(const StoreBarOptions& options, Bar& bar) {
     const bool coded_first = round % 2 == 1;
     for (PushSide* side : coded_first ? std::array{&coded, &plain} : std::array{&plain, &coded})
       VARVE_RETURN_IF_ERROR(run_push_side(options, *set, *side));
+    bar.verified_bytes += 2 * set->shape().bytes();
     bar.rounds.push_back(coded.rates.back() / plain.rates.back());
     set->fill();
     VARVE_TRY(const Nanos took_ns,
@@ -165,6 +172,8 @@ Bar ec_flash_bytes_bar(const StoreBarOptions& options) {
   bar.unit = "of (k+m)/k";
   bar.target = kFlashTarget;
   bar.sense = Sense::kAtMost;
+  bar.setup = setup_of(daemon_of(options, {2, 1}, 0), options.shape, options.lanes, options.pushes);
+  bar.setup.schemes.push_back({4, 2});
   if (Status status = run_flash_bytes(options, bar); !status.ok()) {
     bar.refused = bench_error(status);
   }
@@ -176,6 +185,9 @@ Bar ec_push_bar(const StoreBarOptions& options) {
   bar.name = "ec_push_2+1";
   bar.unit = "of 1+0";
   bar.target = kPushTarget;
+  bar.setup = setup_of(daemon_of(options, {2, 1}, kPushTargets), options.shape, options.lanes,
+                       options.pushes);
+  bar.setup.schemes.push_back({1, 0});
   if (Status status = run_push(options, bar); !status.ok()) bar.refused = bench_error(status);
   return bar;
 }

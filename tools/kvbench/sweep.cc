@@ -220,7 +220,7 @@ void declare_sweep(const Sweep& sweep, Declaration& out) {
                                       {"write_bytes", sweep.pushed_bytes},
                                       {"order", "layer order over the blocks of a prompt"}});
   out.omit("workload.session", "does not apply: no conversations in a sweep");
-  out.omit("workload.duration", "each cell has its repetitions; no time is fixed");
+  declare_duration(sweep.start, options.repetitions, out);
   omit_rest({"workload."}, "does not apply: a sweep has shapes, not tokens of requests", out);
   if (sweep.server->is_own()) {
     out.declare("persistence", {{"tier", "nvme_local"},

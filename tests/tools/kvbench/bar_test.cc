@@ -49,8 +49,8 @@ TEST(Bar, AFactHasNoTargetAndNoVerdict) {
   bar.sense = Sense::kNoTarget;
   EXPECT_EQ(bar.line(), "fact pull 0.8000");
   EXPECT_NE(bar.details().find("no target"), std::string::npos);
-  const auto json = nlohmann::json::parse(to_json({}, {bar}));
-  EXPECT_EQ(json["bars"][0]["result"], "fact");
+  EXPECT_EQ(bar.json()["result"], "fact");
+  EXPECT_FALSE(bar.json().contains("target"));
 }
 
 TEST(Bar, AQuantileIsAValueThatWasMeasured) {
@@ -81,19 +81,25 @@ TEST(Bar, NumbersKeepFourDigitsAndNeverAnExponent) {
   EXPECT_EQ(number_text(5300000), "5300000");
 }
 
-TEST(Bar, TheJsonHoldsWhatWasDeclaredAndEveryRound) {
+TEST(Bar, TheJsonHoldsEveryRoundAndTheSetup) {
   Bar good = ratio_bar({0.9, 0.8, 0.7});
   good.fact("pull", "1 GB/s");
+  good.setup.has_daemon = true;
+  good.setup.targets = 3;
+  good.setup.schemes = {Scheme{2, 1}, Scheme{1, 0}};
+  const Json json = good.json();
+  EXPECT_EQ(json["value"], 0.8);
+  EXPECT_EQ(json["result"], "short");
+  EXPECT_EQ(json["rounds"].size(), 3u);
+  EXPECT_EQ(json["facts"]["pull"], "1 GB/s");
+  EXPECT_EQ(json["setup"]["targets"], 3);
+  EXPECT_EQ(json["setup"]["schemes"], (std::vector<std::string>{"2+1", "1+0"}));
+  EXPECT_FALSE(json["setup"].contains("dram_bytes")) << "it has none";
   Bar bad = ratio_bar({});
   bad.refused = "no hits";
-  const auto json = nlohmann::json::parse(to_json({{"codec", "none"}}, {good, bad}));
-  EXPECT_EQ(json["declaration"]["codec"], "none");
-  EXPECT_EQ(json["bars"][0]["value"], 0.8);
-  EXPECT_EQ(json["bars"][0]["result"], "short");
-  EXPECT_EQ(json["bars"][0]["rounds"].size(), 3u);
-  EXPECT_EQ(json["bars"][0]["facts"]["pull"], "1 GB/s");
-  EXPECT_EQ(json["bars"][1]["result"], "refused");
-  EXPECT_FALSE(json["bars"][1].contains("value"));
+  EXPECT_EQ(bad.json()["result"], "refused");
+  EXPECT_EQ(bad.json()["why"], "no hits");
+  EXPECT_FALSE(bad.json().contains("value"));
 }
 
 }  // namespace

@@ -33,10 +33,36 @@ TEST(Bars, WhatLiesInTheWorkFolderIsNotRemoved) {
   options.only = {"ec_encode_4+2"};
   options.quick = true;
   options.rounds = 1;
-  EXPECT_EQ(run_bars(options, "1"), 0);
+  options.json_path = testing::TempDir() + "/kvbench_bars.json";
+  RunStart start;
+  start.run_id = "1";
+  start.timestamp = "now";
+  start.arguments = {"kvbench"};
+  start.commit = std::string(40, 'a');
+  EXPECT_EQ(run_bars(options, start), 0);
+  std::ifstream file(options.json_path);
+  const Json document = Json::parse(file);
+  EXPECT_EQ(document["results"]["bars"][0]["name"], "ec_encode_4+2");
+  EXPECT_EQ(document["results"]["mode"], "in_process");
   EXPECT_TRUE(std::filesystem::exists(kept));
   EXPECT_FALSE(std::filesystem::exists(folder + "/kvbench-1"));
   std::filesystem::remove_all(folder);
+}
+
+TEST(Bars, WhatIsNotWhollyDeclaredHasNoResult) {
+  BarsOptions options;
+  options.folder = testing::TempDir() + "/kvbench_bars_undeclared";
+  options.only = {"ec_encode_4+2"};
+  options.quick = true;
+  options.rounds = 1;
+  options.json_path = testing::TempDir() + "/kvbench_bars_undeclared.json";
+  RunStart start;  // of no commit, no time, no command
+  start.run_id = "1";
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_bars(options, start), 1);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_FALSE(std::filesystem::exists(options.json_path));
+  std::filesystem::remove_all(options.folder);
 }
 
 TEST(Bars, AnUnknownBarIsWrongUse) {

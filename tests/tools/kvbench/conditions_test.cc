@@ -33,7 +33,20 @@ Conditions conditions_of(Server server) {
 std::vector<std::string> problems_of(const Conditions& conditions) {
   Declaration declaration;
   EXPECT_TRUE(declare_conditions(conditions, declaration).ok());
-  omit_rest({"cache_state", "engine.pd", "engine.kv", "workload.", "persistence", "results."},
+  declaration.declare("cache_state", "cold");
+  declaration.declare("cache_state_proof", {{"method", "none"}});
+  declaration.declare("workload.source", {{"name", "n"}, {"source", "s"}});
+  declaration.declare("workload.arrival", {{"kind", "poisson"}});
+  declaration.declare("workload.concurrent_requests", 1);
+  declaration.declare("workload.tenants", {{"count", 1}, {"cross_tenant_sharing", false}});
+  declaration.declare("workload.prefix_reuse_rate", {{"ideal", 1}, {"observed", 1}});
+  declare_duration(conditions.start, 1, declaration);
+  declaration.declare("persistence",
+                      {{"tier", "t"}, {"medium", "m"}, {"restart_survival_proved", false}});
+  declaration.result("mode", conditions.server == Server::kNone        ? "no_store"
+                             : conditions.server == Server::kInProcess ? "in_process"
+                                                                       : "storage_only");
+  omit_rest({"engine.pd", "engine.kv", "workload.", "results."},
             "said by the subcommand, not in this test", declaration);
   return declaration.problems();
 }
@@ -47,7 +60,7 @@ std::set<std::string> declared_of(const Declaration& declaration) {
 }
 
 TEST(Conditions, EveryFieldOfThemIsSaidForEveryKindOfServer) {
-  for (const Server server : {Server::kNone, Server::kOwn, Server::kOthers})
+  for (const Server server : {Server::kNone, Server::kInProcess, Server::kOwn, Server::kOthers})
     EXPECT_EQ(problems_of(conditions_of(server)), std::vector<std::string>());
 }
 
@@ -57,6 +70,7 @@ TEST(Conditions, AServerOfOthersIsNotDescribed) {
   const std::set<std::string> ours = {"topology.kind",
                                       "virtualization",
                                       "os",
+                                      "hardware",
                                       "division",
                                       "transfer.granularity",
                                       "transfer.order",
@@ -120,6 +134,23 @@ TEST(Conditions, AHardwareDescriptionIsEmbeddedOrRefused) {
   std::ofstream(c.hardware_path) << "[]";
   Declaration declaration;
   EXPECT_FALSE(declare_conditions(c, declaration).ok());
+}
+
+TEST(Conditions, ACodedServerHasAllOfItsCode) {
+  const std::pair<Scheme, const char*> kinds[] = {
+      {{1, 1}, "replication"}, {{2, 1}, "xor"}, {{4, 2}, "rs"}};
+  for (const auto& [scheme, kind] : kinds) {
+    Conditions c = conditions_of(Server::kOwn);
+    c.scheme = scheme;
+    EXPECT_EQ(problems_of(c), std::vector<std::string>()) << scheme.text();
+    Declaration declaration;
+    ASSERT_TRUE(declare_conditions(c, declaration).ok());
+    const Json declared = declaration.document()["declaration"];
+    EXPECT_EQ(declared["ec.scheme"]["kind"], kind);
+    EXPECT_EQ(declared["ec.scheme"]["k"], scheme.k);
+    EXPECT_EQ(declared["ec.unit"]["shard_bytes"], 64 * kKiB);
+    EXPECT_EQ(declared["tiers[].working_set_ratio"]["nvme_local"], 0.5 * scheme.width() / scheme.k);
+  }
 }
 
 TEST(Conditions, TheRestIsOmittedOnlyWhereNothingIsSaid) {

@@ -29,6 +29,7 @@ class ReplayResults : public testing::Test {
     conditions_.start.arguments = {"kvbench", "replay"};
     conditions_.start.run_id = "1";
     conditions_.start.timestamp = "now";
+    conditions_.start.commit = std::string(40, 'a');
     conditions_.server = Server::kOwn;
     conditions_.folder = ".";
     conditions_.dram_bytes = conditions_.target_bytes = kGiB;

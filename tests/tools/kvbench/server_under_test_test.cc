@@ -30,6 +30,20 @@ TEST(ServerUnderTest, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_FALSE(ServerUnderTest::start(options, "x").has_value());
 }
 
+TEST(ServerUnderTest, ASchemeNeedsAsManyTargetsAsABlockHasFragments) {
+  ServerOptions options;
+  options.scheme = "4+2";
+  options.targets = 5;
+  const auto few = ServerUnderTest::start(options, "x");
+  ASSERT_FALSE(few.has_value());
+  EXPECT_NE(std::string(few.error().what()).find("--targets"), std::string::npos);
+  CLI::App app;
+  add_server_options(app, options);
+  app.parse("--scheme 2+1");
+  EXPECT_EQ(options.scheme, "2+1");
+  EXPECT_THROW(app.parse("--scheme 7+7"), CLI::ParseError);
+}
+
 TEST(ServerUnderTest, ATokenFileThatIsNotThereIsWrongUse) {
   CLI::App app;
   ServerOptions options;
