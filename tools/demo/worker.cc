@@ -10,6 +10,7 @@ namespace varve::demo {
 namespace {
 
 constexpr Nanos kOpDeadline = 20 * kSecond;
+constexpr Nanos kGrantWait = 5 * kSecond;
 constexpr uint32_t kRecoveringAsksMax = 400;  // 50 ms apart
 
 Nanos now_ns() {
@@ -289,9 +290,23 @@ Status Worker::push(uint32_t first, RequestReport& report, const OnGranted& on_g
   const Nanos started = now_ns();
   VARVE_TRY(const OpId op, client_->push(std::move(request)));
   std::optional<Event> pushed;
+  uint32_t grants = 0;
+  OnGranted tell;
+  if (on_granted) {
+    tell = [&](const std::vector<FollowTag>& tags) {
+      ++grants;
+      on_granted(tags);
+    };
+  }
   for (uint32_t l = 0; l < options_.layers && !pushed; ++l) {
     compute(first, l);
-    pushed = tell_granted(op, on_granted);
+    pushed = tell_granted(op, tell);
+    // Whoever is to be told waits for that: on a busy machine all layers may be done before it.
+    const Nanos until = l + 1 == options_.layers ? now_ns() + kGrantWait : 0;
+    while (tell && grants == 0 && !pushed && now_ns() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      pushed = tell_granted(op, tell);
+    }
     if (!pushed) VARVE_RETURN_IF_ERROR(client_->push_layer(op, l));
   }
   report.computed_at_ns = now_ns();
