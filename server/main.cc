@@ -193,12 +193,17 @@ std::vector<std::string> complete(CommandLine& line, const Machine& machine) {
   return problems;
 }
 
+// To standard output, whole: half of a printed config would be taken for one.
+int print(const std::string& text, int exit_code) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return exit_code;
+  std::fprintf(stderr, "varved: standard output takes no more%s; nothing printed may be used\n",
+               errno_suffix(errno).c_str());
+  return kExitEnvironment;
+}
+
 int varved_main(int argc, const char* const* argv) {
   CommandLine line = parse_command_line(argc, argv);
-  if (line.exit_code >= 0) {
-    std::fputs(line.text.c_str(), stdout);
-    return line.exit_code;
-  }
+  if (line.exit_code >= 0) return print(line.text, line.exit_code);
   const Machine machine = read_machine("");
   const std::vector<std::string> problems = complete(line, machine);
   for (const std::string& problem : problems)
@@ -208,8 +213,7 @@ int varved_main(int argc, const char* const* argv) {
     std::vector<uint64_t> existing_bytes;
     for (uint32_t t = 0; t < line.config.targets; ++t)
       existing_bytes.push_back(file_bytes(line.config.target_path(t)));
-    std::fputs(line.config.print(existing_bytes).c_str(), stdout);
-    return 0;
+    return print(line.config.print(existing_bytes), 0);
   }
   if (const std::string problem =
           memory_problem(line.config, machine, line.config.targets * line.config.target_bytes);

@@ -31,6 +31,14 @@ class SettingsTest(unittest.TestCase):
         return subprocess.run([varved_test.VARVED, "--print-config", *arguments], text=True,
                               capture_output=True, timeout=10, check=True).stdout
 
+    def test_what_cannot_be_printed_whole_is_no_success(self):
+        for option in ("--print-config", "--help", "--version"):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run([varved_test.VARVED, option], stdout=full, timeout=20,
+                                      stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.returncode, 3, option)
+            self.assertIn("No space left on device", done.stderr)
+
     def test_print_config_says_where_values_come_from(self):
         text = self.print_config("--shards", "2")
         self.assertRegex(text, r"\nshards = 2 +# command line\n")

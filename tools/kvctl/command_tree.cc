@@ -128,6 +128,8 @@ struct CommandTree::Tree {
 void CommandTree::Tree::add(CLI::App& command, const Verb& verb) {
   for (const Option& option : verb.options)
     add_option(command, arguments, option);
+  // Else the variables of a command that is not meant overrule what was said to another one.
+  command.parse_complete_callback([] {});
   command.footer(examples_text(verb.examples));
   runs.emplace_back(&command, verb.run);
 }

@@ -37,14 +37,15 @@ Outcome put(Call& call) {
   Stored stored;
   outcome = store.put(call.arguments.file, &stored);
   if (!outcome.ok()) return outcome;
-  std::string text = to_hex(stored.key.bytes) + "\n" + size_text(stored.file_bytes) + " in " +
-                     plural(stored.ids.size(), "block") + ", " +
-                     (options.ack == wire::AckKind::kDurable ? "durable" : "cached");
+  // The key alone is the answer, so that KEY=$(kvctl put FILE) has it.
+  std::string text = size_text(stored.file_bytes) + " in " + plural(stored.ids.size(), "block") +
+                     ", " + (options.ack == wire::AckKind::kDurable ? "durable" : "cached");
   if (stored.blocks_there > 0) {
     text += "; " + count_text(stored.blocks_there) + " of them were there before";
   }
   text += "; the first is base id " + to_hex(stored.ids.front().bytes) + "\n";
-  return call.show(json_of(stored), text);
+  if (!call.arguments.json) call.console.err << text;
+  return call.show(json_of(stored), to_hex(stored.key.bytes) + "\n");
 }
 
 Outcome get(Call& call) {

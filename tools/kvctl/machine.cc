@@ -165,6 +165,11 @@ FolderFacts look_at_folder(const std::string& path, NodeHere node) {
     if (facts.look_errno == 0) facts.place = place;
     if (facts.look_errno != ENOENT) break;  // one that may not be looked at is there
   }
+  struct stat what = {};
+  if (::stat(facts.place.c_str(), &what) == 0 && !S_ISDIR(what.st_mode)) {
+    facts.look_errno = ENOTDIR;
+    facts.place.clear();
+  }
   if (facts.place.empty()) return facts;
   facts.filesystem = filesystem_name(static_cast<uint64_t>(info.f_type));
   facts.free_bytes = static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_bsize);

@@ -77,5 +77,26 @@ TEST(CommandTree, ReadsTheEnvironmentWhereNothingIsSaid) {
   EXPECT_EQ(parse({"status"}).arguments.control, "127.0.0.1:7441");
 }
 
+// Goal: a variable is for where nothing is said, whichever commands know of it.
+TEST(CommandTree, TakesTheCommandLineBeforeTheEnvironment) {
+  const std::vector<std::pair<const char*, std::string Arguments::*>> variables = {
+      {"VARVE_ADDRESS", &Arguments::address},
+      {"VARVE_TOKEN_FILE", &Arguments::client_token_file},
+      {"VARVE_CONTROL", &Arguments::control}};
+  const std::vector<std::vector<std::string>> commands = {{"put", "f"}, {"get", "00", "f"}};
+  for (const auto& [variable, field] : variables) {
+    for (std::vector<std::string> command : commands) {
+      const auto said = [&] { return parse(command).arguments.*field; };
+      ASSERT_EQ(::setenv(variable, "env:1", 1), 0);
+      EXPECT_EQ(said(), "env:1") << command[0];
+      command.insert(command.end(), {"--address", "said:2", "--client-token-file", "said:2",
+                                     "--control", "said:2"});
+      EXPECT_EQ(said(), "said:2") << command[0];
+      ASSERT_EQ(::unsetenv(variable), 0);
+      EXPECT_EQ(said(), "said:2") << command[0];
+    }
+  }
+}
+
 }  // namespace
 }  // namespace varve::kvctl

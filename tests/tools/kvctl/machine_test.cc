@@ -74,6 +74,14 @@ TEST_F(Looking, LooksAtTheParentOfWhatIsNotThereYet) {
   EXPECT_TRUE(look_at_machine(folder, with_data(""), NodeHere::kNo).folders.empty());
 }
 
+TEST_F(Looking, TakesNoFileForAFolder) {
+  write("/file", "x");
+  const FolderFacts file =
+      look_at_machine(folder, with_data(folder + "/file"), NodeHere::kNo).folders.at(0);
+  EXPECT_EQ(file.place, "");
+  EXPECT_EQ(file.look_errno, ENOTDIR);
+}
+
 // Goal: a folder that is there and may not be looked at is not one that is still to be made.
 TEST_F(Looking, TakesNoFolderForAbsentThatIsThere) {
   std::filesystem::create_symlink("round", folder + "/round");
