@@ -23,7 +23,8 @@ enum class Exit : int {
   kUsage = 2,      // of this command; nothing was asked
   kUnreached = 3,  // no node there, or it is starting or stopping
   kDenied = 4,     // no token, or a wrong one
-  kTimedOut = 5,   // no answer: --timeout passed or the connection ended; what was begun may go on
+  kTimedOut = 5,   // --timeout passed, the connection ended, or the node could not go on: what was
+                   // begun may go on, or be done in part
 };
 
 // The streams, and whether people are at them.

@@ -134,10 +134,11 @@ Outcome NewFile::open() {
   VARVE_ASSERT(fd_ < 0);
   const size_t slash = name_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : name_.substr(0, slash + 1);
-  fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  // Nobody else's until it is whole: what it takes the place of may be more private than others.
+  fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (fd_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
     const std::string beside = name_ + ".kvctl-" + std::to_string(::getpid());
-    fd_ = ::open(beside.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    fd_ = ::open(beside.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (fd_ >= 0) beside_ = beside;
   }
   return fd_ >= 0 ? Outcome::done() : failed(errno);
@@ -155,7 +156,7 @@ Outcome NewFile::write(uint64_t offset, ConstByteSpan bytes) {
 }
 
 Outcome NewFile::finish() {
-  if (::fsync(fd_) != 0) return failed(errno);
+  if (::fchmod(fd_, final_mode()) != 0 || ::fsync(fd_) != 0) return failed(errno);
   Outcome outcome = check();  // minutes may have passed
   if (!outcome.ok()) return outcome;
   const int error = replace_ == Replace::kYes ? replace_what_is_there() : link_as(name_);
@@ -164,9 +165,15 @@ Outcome NewFile::finish() {
 }
 
 // Who may read a file does not change by what is in it.
-int NewFile::replace_what_is_there() {
+mode_t NewFile::final_mode() const {
   struct stat info = {};
-  if (::lstat(name_.c_str(), &info) == 0 && ::fchmod(fd_, info.st_mode & 07777) != 0) return errno;
+  if (replace_ == Replace::kYes && ::lstat(name_.c_str(), &info) == 0) return info.st_mode & 07777;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
+int NewFile::replace_what_is_there() {
   if (beside_.empty()) {
     const std::string beside = name_ + ".kvctl-" + std::to_string(::getpid());
     if (const int error = link_as(beside); error != 0) return error;

@@ -5,6 +5,8 @@
 // that is not of the file; so offsets in the file lie a head before those in the windows.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -71,6 +73,7 @@ class NewFile {
 
  private:
   Outcome failed(int error) const;
+  mode_t final_mode() const;
   int replace_what_is_there();  // 0, or the errno
   int link_as(const std::string& name) const;
 

@@ -52,8 +52,25 @@ std::shared_ptr<grpc::Channel> connect(const std::string& control) {
 // How far a call came.
 enum class Came { kNowhere, kToTheEndOfTheConnection, kToAnAnswer };
 
-Outcome outcome_of(const grpc::Status& status, const NodeAddress& address, Came came,
-                   Nanos timeout_ns) {
+// Whether it only looks. What is no deed cannot be done in part.
+template <class Request>
+bool looks() {
+  const std::string& name = Request::descriptor()->name();
+  for (const char* verb : {"Get", "List", "Diff", "Find", "Match"}) {
+    if (name.starts_with(verb)) return true;
+  }
+  return false;
+}
+
+struct Asked {
+  const NodeAddress& address;
+  Nanos timeout_ns = 0;
+  bool looks = false;
+};
+
+Outcome outcome_of(const grpc::Status& status, const Asked& asked, Came came) {
+  const NodeAddress& address = asked.address;
+  const Nanos timeout_ns = asked.timeout_ns;
   if (status.ok()) return Outcome::done();
   const std::string said = printable(status.error_message());
   const grpc::StatusCode code = status.error_code();
@@ -70,8 +87,11 @@ Outcome outcome_of(const grpc::Status& status, const NodeAddress& address, Came 
     outcome.exit = Exit::kTimedOut;
     outcome.text = "the connection to " + address.control + " ended before the answer (" + said +
                    "): what was begun may be done in part; look again, and see the node's log";
-  } else if (code == grpc::UNAVAILABLE) {
+  } else if (code == grpc::UNAVAILABLE && asked.looks) {
     outcome.exit = Exit::kUnreached;
+  } else if (code == grpc::UNAVAILABLE) {
+    outcome.exit = Exit::kTimedOut;
+    outcome.text += "; what was begun may be done in part: look again";
   } else if (code == grpc::UNAUTHENTICATED) {
     outcome.exit = Exit::kDenied;
     outcome.text += "; kvctl sends the token of --token-file FILE or VARVE_CONTROL_TOKEN_FILE";
@@ -113,7 +133,7 @@ struct NodeClient::Channel {
                                     std::chrono::system_clock::now() + kEndingSeen)) {
       came = Came::kToTheEndOfTheConnection;
     }
-    return outcome_of(status, address, came, timeout_ns);
+    return outcome_of(status, {address, timeout_ns, looks<Request>()}, came);
   }
 
   // One attempt, of which the call then says why it failed.

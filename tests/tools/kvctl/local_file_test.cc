@@ -139,6 +139,24 @@ TEST_F(LocalFiles, AreReplacedWithTheirRights) {
   EXPECT_TRUE(fs::exists(path("first")));
 }
 
+// Whoever may not read what is replaced may not read what comes, with or without a name of its own.
+TEST_F(LocalFiles, AreNobodyElsesUntilTheyAreWhole) {
+  const mode_t mask = ::umask(0022);
+  NewFile file(path("new"), Replace::kNo);
+  ASSERT_TRUE(file.open().ok());
+  uint32_t open_here = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the iterator's own
+    if (!fs::read_symlink(entry.path(), gone).string().starts_with(folder)) continue;
+    ++open_here;
+    EXPECT_EQ(mode_of(entry.path()), 0600u);
+  }
+  EXPECT_EQ(open_here, 1u);
+  ASSERT_TRUE(file.finish().ok());
+  EXPECT_EQ(mode_of(path("new")), 0644u);
+  ::umask(mask);
+}
+
 TEST_F(LocalFiles, ReplaceNothingButFiles) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   fs::create_symlink("nowhere", path("dangling"));

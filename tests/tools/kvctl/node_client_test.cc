@@ -143,6 +143,13 @@ TEST(NodeClient, TellsRefusalsApart) {
   outcome = refused("DEADLINE_EXCEEDED");
   EXPECT_EQ(outcome.exit, Exit::kTimedOut);
   EXPECT_NE(outcome.text.find("may go on"), std::string::npos);
+  // A purge that no drive took may be done in part, whatever its code says.
+  node.refuse("Purge", "UNAVAILABLE", "no target took it");
+  v1::PurgeResponse purged;
+  outcome = client.ask(v1::PurgeRequest(), &purged);
+  EXPECT_EQ(outcome.exit, Exit::kTimedOut);
+  EXPECT_EQ(outcome.code, "UNAVAILABLE");
+  EXPECT_EQ(outcome.text, "no target took it; what was begun may be done in part: look again");
   node.refuse("GetStatus", "INTERNAL", "");
   EXPECT_NE(client.ask(v1::GetStatusRequest(), &status).text, "");
 }
