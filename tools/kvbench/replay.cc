@@ -1,5 +1,5 @@
-// Rounds of requests and ceiling in turns (open loop: one round, the ceiling before and after it),
-// then what was played, summed up and declared.
+// Rounds of requests and ceilings in turns (open loop: the raw socket before and after each), then
+// what was played, summed up and declared.
 #include "tools/kvbench/replay.h"
 
 #include <CLI/CLI.hpp>
@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tools/kvbench/drive_ceiling.h"
 #include "tools/kvbench/machine.h"
 #include "tools/kvbench/replay_results.h"
 #include "tools/kvbench/report.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr uint64_t kCeilingBytesMin = 64 * kMiB;  // of a round: shorter ones measure the start
 constexpr uint32_t kCeilingRepeatsMax = 16;
+constexpr uint32_t kClosedRounds = 5, kOpenRounds = 3;
 constexpr double kPlayMsMax = 30.0 * 24 * 3600 * 1000;  // of an open loop
 
 Result<trace::Trace> trace_of(const ReplayOptions& options) {
@@ -72,6 +74,10 @@ Status play_round(const ReplayOptions& options, const ReplayPlan& plan, Slice sl
     run.server_cpu_ns += after_ns - daemon_ns;
   }
   run.times.insert(run.times.end(), times.begin(), times.end());
+  std::vector<double> request_ms;
+  for (const LoadTime& time : times)
+    request_ms.push_back(static_cast<double>(time.latency_ns()) / 1e6);
+  run.rounds.back().request_p99_ms = quantile(std::move(request_ms), 990);
   std::vector<Span> pulls;
   for (uint32_t i = slice.first; i < slice.first + slice.count; ++i) {
     const Played& played = player.played()[i];
@@ -79,6 +85,7 @@ Status play_round(const ReplayOptions& options, const ReplayPlan& plan, Slice sl
     for (const PlayedPull* pull : {&played.prefill, &played.decode}) {
       if (pull->took_ns == 0) continue;  // none was asked for; one that failed took its time
       run.rounds.back().pulled_bytes += pull->bytes;
+      run.rounds.back().flash_blocks += pull->flash_blocks;
       pulls.push_back({pull->began_ns, pull->began_ns + pull->took_ns});
     }
   }
@@ -86,8 +93,31 @@ Status play_round(const ReplayOptions& options, const ReplayPlan& plan, Slice sl
   return {};
 }
 
-Status play_all(const ReplayOptions& options, const ReplayPlan& plan, SocketCeiling& socket,
-                Player& player, ReplayRun& run) {
+// The drive's ceiling stands beside rounds that flash served, after their pulls: it reads what lies
+// in the targets by then. Where it cannot be had the run goes on without it, and says so.
+Status drive_round(const ReplayOptions& options, const ServerUnderTest& server, WorkingSet& set,
+                   ReplayRun& run) {
+  ReplayRound& round = run.rounds.back();
+  if (!server.is_own() || round.flash_blocks == 0) return {};
+  DriveCeilingOptions drive;
+  drive.paths = server.target_paths();
+  drive.bytes = drive.run_bytes = set.shape().layer_bytes;
+  drive.requests_in_flight = options.depth;
+  const auto ceiling = DriveCeiling::open(drive);
+  if (!ceiling) {
+    run.drive_refused = ceiling.error().what();
+    return {};
+  }
+  const uint32_t request_bytes = (*ceiling)->request_bytes();
+  const uint64_t bytes = std::min<uint64_t>(kCeilingBytesMin, set.memory().size());
+  const ByteSpan to = set.memory().first(bytes / request_bytes * request_bytes);
+  VARVE_TRY(const Nanos took_ns, (*ceiling)->round(to));
+  round.drive_rate = static_cast<double>(to.size()) / static_cast<double>(took_ns);
+  return {};
+}
+
+Status play_all(const ReplayOptions& options, const ReplayPlan& plan, const ServerUnderTest& server,
+                SocketCeiling& socket, Player& player, ReplayRun& run) {
   const auto requests = static_cast<uint32_t>(plan.prompts.size());
   // Once for nothing: sockets start small.
   VARVE_TRY(const double warm_up,
@@ -107,6 +137,7 @@ Status play_all(const ReplayOptions& options, const ReplayPlan& plan, SocketCeil
     if (ceiling_first || open) VARVE_RETURN_IF_ERROR(ceiling(before));
     VARVE_RETURN_IF_ERROR(play_round(options, plan, slice, player, run));
     if (!ceiling_first || open) VARVE_RETURN_IF_ERROR(ceiling(after));
+    VARVE_RETURN_IF_ERROR(drive_round(options, server, player.memory(0), run));
     run.rounds.back().ceiling_rate = open ? (before + after) / 2 : before + after;
   }
   return {};
@@ -116,7 +147,8 @@ Status measure(const ReplayOptions& options, const RunStart& start, Declaration&
                std::vector<std::string>& lines) {
   VARVE_TRY(const trace::Trace trace, trace_of(options));
   VARVE_RETURN_IF_ERROR(check_times(options, trace));
-  const ReplayPlan plan = plan_of(trace, options.blocks_max, options.speedup);
+  const ReplayPlan once = plan_of(trace, options.blocks_max, options.speedup);
+  const ReplayPlan plan = repeated(once, options.loop == "open" ? rounds_asked(options) : 1);
   PlayerOptions playing;
   playing.lanes = options.lanes;
   playing.workers = options.concurrency;
@@ -136,8 +168,14 @@ Status measure(const ReplayOptions& options, const RunStart& start, Declaration&
   VARVE_TRY(auto player, Player::make(playing, *server, plan.prompts));
   ReplayRun run;
   run.server_pid = server->pid();
-  VARVE_RETURN_IF_ERROR(play_all(options, plan, *socket, *player, run));
+  VARVE_RETURN_IF_ERROR(play_all(options, plan, *server, *socket, *player, run));
   run.bypassed = player->bypassed();
+  if (server->is_own()) {
+    const std::string metrics = server->metrics();
+    if (metrics.empty()) return Status::timed_out("kvbench: varved does not tell its counters");
+    run.dram_bytes = metric_sum(metrics, "varve_pull_bytes_total", "tier=\"dram\"");
+    run.flash_bytes = metric_sum(metrics, "varve_pull_bytes_total", "tier=\"flash\"");
+  }
   Conditions conditions;
   conditions.start = start;
   server->describe(conditions);
@@ -161,8 +199,9 @@ Status check_times(const ReplayOptions& options, const trace::Trace& trace) {
         "--loop closed");
   }
   const uint64_t lasts_ms = trace.requests.back().time_ms - trace.requests.front().time_ms;
-  if (static_cast<double>(lasts_ms) / options.speedup > kPlayMsMax) {
-    return Status::invalid("kvbench: an open loop would play for longer than 30 days: --speedup");
+  if (static_cast<double>(lasts_ms) * rounds_asked(options) / options.speedup > kPlayMsMax) {
+    return Status::invalid(
+        "kvbench: an open loop would play for longer than 30 days: --speedup, --rounds");
   }
   return {};
 }
@@ -203,8 +242,32 @@ ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedu
   return plan;
 }
 
+ReplayPlan repeated(const ReplayPlan& plan, uint32_t times) {
+  ReplayPlan all = plan;
+  for (uint32_t time = 1; time < times; ++time) {
+    const auto first = static_cast<uint32_t>(time * plan.unique_blocks);
+    for (Prompt prompt : plan.prompts) {
+      for (uint32_t& content : prompt.content)
+        content += first;
+      all.prompts.push_back(std::move(prompt));
+    }
+    all.load.insert(all.load.end(), plan.load.begin(), plan.load.end());
+    all.prefix_tokens.insert(all.prefix_tokens.end(), plan.prefix_tokens.begin(),
+                             plan.prefix_tokens.end());
+  }
+  for (uint64_t* sum :
+       {&all.blocks, &all.cut_blocks, &all.cut_requests, &all.hits_possible, &all.unique_blocks})
+    *sum *= times;
+  return all;
+}
+
+uint32_t rounds_asked(const ReplayOptions& options) {
+  if (options.rounds > 0) return options.rounds;
+  return options.loop == "open" ? kOpenRounds : kClosedRounds;
+}
+
 std::vector<Slice> rounds_of(const ReplayOptions& options, uint32_t requests) {
-  const uint32_t rounds = options.loop == "open" ? 1 : std::min(options.rounds, requests);
+  const uint32_t rounds = std::min(rounds_asked(options), requests);
   std::vector<Slice> slices;
   uint32_t first = 0;
   for (uint32_t round = 0; round < rounds; ++round) {
@@ -241,7 +304,9 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
       ->check(CLI::Range(0.001, 1e6));
   command->add_option("--concurrency", options.concurrency, "requests under way (open: at most)")
       ->check(CLI::Range(1u, kWorkersMax));
-  command->add_option("--rounds", options.rounds, "closed loop: requests and ceiling in turns")
+  command
+      ->add_option("--rounds", options.rounds,
+                   "closed loop: parts of the trace; open: all of it, each time anew")
       ->check(CLI::Range(1u, kRoundsMax));
   command->add_option("--layers", options.layers, "of a block")->check(CLI::Range(1u, 256u));
   command->add_option("--layer-kib", options.layer_kib, "of a layer of a block: a multiple of 64")
@@ -250,6 +315,8 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
       ->check(CLI::Range(1u, trace::kTraceBlocksMax));
   command->add_option("--lanes", options.lanes, "bulk lanes of each client, raw connections")
       ->check(CLI::Range(1u, 4u));
+  command->add_option("--depth", options.depth, "requests in flight of the drive's ceiling")
+      ->check(CLI::Range(1u, 256u));
   command->add_option("--ack", options.ack)->check(CLI::IsMember({"durable", "cached"}));
   command->add_option("--deadline-ms", options.deadline_ms, "of each operation")
       ->check(CLI::Range(1u, 600000u));

@@ -21,7 +21,8 @@ struct ReplayOptions {
   std::string loop = "closed";  // or "open"
   double speedup = 1;           // open loop: the trace's times, divided by it
   uint32_t concurrency = 4;     // requests under way; open loop: at most
-  uint32_t rounds = 5;          // closed loop; an open one has one
+  uint32_t rounds = 0;          // 0: 5 of a closed loop, 3 of an open one
+  uint32_t depth = 32;          // of the drive's ceiling
   uint32_t layers = 16, layer_kib = 64, blocks_max = 256;
   uint32_t lanes = 1;
   std::string ack = "durable";  // or "cached"
@@ -42,15 +43,20 @@ struct ReplayPlan {
 };
 ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedup);
 
+// The plan `times` times, each with blocks of its own: what the first left behind is no hit of the
+// second. Pure.
+ReplayPlan repeated(const ReplayPlan& plan, uint32_t times);
+
 // Whether an open loop can keep the times of the trace: it has them, and they come to an end. Pure.
 Status check_times(const ReplayOptions& options, const trace::Trace& trace);
 
 struct Slice {  // of the prompts
   uint32_t first = 0, count = 0;
 };
-// Closed loop: as many as were asked for, the ceiling between them. Open loop: one, with everything
-// in it, because a stall must delay all that is due behind it; between rounds a queue would be
-// emptied, and the delay with it. Pure.
+uint32_t rounds_asked(const ReplayOptions& options);
+// Of `requests` as many as were asked for, the ceiling between them. A round of an open loop is the
+// whole trace (its plan is repeated), because a stall must delay all that is due behind it; between
+// rounds a queue is emptied, and the delay with it. Pure.
 std::vector<Slice> rounds_of(const ReplayOptions& options, uint32_t requests);
 
 // Time during which at least one of the spans ran. Pure.

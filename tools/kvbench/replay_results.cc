@@ -181,7 +181,9 @@ void declare_workload(const ReplayView& view, const Sums& sums, Declaration& out
                {"write_then_read_gap", "none: decode pulls as soon as prefill has pushed"}});
   out.declare("cache_state", "cold");
   out.declare("cache_state_proof",
-              {{"method", "a format of this run alone: its blocks are no other run's"},
+              {{"method",
+                "a format of this run alone: its blocks are no other run's, nor those of an "
+                "open round another round's"},
                {"prefill_bytes", 0},
                {"hit_rate_at_start", 0}});
   out.declare("engine.pd_disaggregated", true);
@@ -209,7 +211,10 @@ Json rounds_json(const ReplayRun& run) {
     rounds.push_back({{"ceiling_gb_per_s", round.ceiling_rate},
                       {"pulled_bytes", round.pulled_bytes},
                       {"pull_busy_s", static_cast<double>(round.pull_busy_ns) / 1e9},
-                      {"took_s", static_cast<double>(round.took_ns) / 1e9}});
+                      {"took_s", static_cast<double>(round.took_ns) / 1e9},
+                      {"request_p99_ms", round.request_p99_ms},
+                      {"flash_blocks", round.flash_blocks},
+                      {"drive_gb_per_s", round.drive_rate}});
   }
   return rounds;
 }
@@ -217,6 +222,7 @@ Json rounds_json(const ReplayRun& run) {
 // By round in which a pull was under way; 0 where none delivered anything.
 struct Rates {
   std::vector<double> pulls, ceilings, ratios;
+  std::vector<double> drives, of_drives;  // of rounds that have the drive's ceiling
 };
 
 Rates rates_of(const ReplayRun& run) {
@@ -228,8 +234,19 @@ Rates rates_of(const ReplayRun& run) {
     rates.pulls.push_back(pull);
     rates.ceilings.push_back(round.ceiling_rate);
     rates.ratios.push_back(pull / round.ceiling_rate);
+    if (round.drive_rate == 0) continue;
+    rates.drives.push_back(round.drive_rate);
+    rates.of_drives.push_back(pull / round.drive_rate);
   }
   return rates;
+}
+
+// A server of ours counted it; of others the matches answered.
+const char* mode_of_run(const ReplayView& view) {
+  const ReplayRun& run = view.run;
+  if (run.server_pid > 0) return mode_of(run.dram_bytes, run.flash_bytes);
+  const Sums sums = sums_of(view.played);
+  return mode_of(sums.dram_blocks, sums.flash_blocks);
 }
 
 struct Summary {
@@ -237,6 +254,19 @@ struct Summary {
   Times times;
   Rates rates;
 };
+
+// Against the drive alone only what the drive alone served.
+bool is_storage_only(const ReplayView& view) {
+  return std::string_view(mode_of_run(view)) == "storage_only" &&
+         !rates_of(view.run).drives.empty();
+}
+
+std::vector<double> p99_of(const ReplayRun& run) {
+  std::vector<double> all;
+  for (const ReplayRound& round : run.rounds)
+    all.push_back(round.request_p99_ms);
+  return all;
+}
 
 Json outcomes_of(const ReplayView& view, const Summary& summary) {
   const auto& [sums, times, rates] = summary;
@@ -261,7 +291,7 @@ void declare_results(const ReplayView& view, const Summary& summary, Declaration
   const ReplayPlan& plan = view.plan;
   const ReplayRun& run = view.run;
   const auto& [sums, times, rates] = summary;
-  out.result("mode", "storage_plus_memory");
+  out.result("mode", mode_of_run(view));
   out.result("latency_counted_from",
              options.loop == "open"
                  ? "when the request was due by the trace, waiting for a worker included; decode: "
@@ -296,12 +326,16 @@ void declare_results(const ReplayView& view, const Summary& summary, Declaration
                 "without a curve of recompute nobody knows which hits were worth their pull");
   out.result("recompute", {{"avoided_tokens", sums.hit_blocks * trace::kTraceBlockTokens}});
   out.omit_part("results.recompute", "lost_to_admission_tokens", "everything is admitted");
-  out.result("rates", {{"pull_gb_per_s", spread_json(rates.pulls)},
-                       {"ceiling_gb_per_s", spread_json(rates.ceilings)},
-                       {"of_ceiling", spread_json(rates.ratios)},
-                       {"ceiling_is_of", options.loop == "open"
-                                             ? "before and after the one round, the mean"
-                                             : "each round, before or after its requests"}});
+  Json json = {
+      {"pull_gb_per_s", spread_json(rates.pulls)},
+      {"ceiling_gb_per_s", spread_json(rates.ceilings)},
+      {"of_ceiling", spread_json(rates.ratios)},
+      {"ceiling_is_of", options.loop == "open" ? "before and after each round, the mean"
+                                               : "each round, before or after its requests"},
+      {"request_p99_ms", spread_json(p99_of(run))}};
+  if (!rates.drives.empty()) json["drive_gb_per_s"] = spread_json(rates.drives);
+  if (is_storage_only(view)) json["of_drive"] = spread_json(rates.of_drives);
+  out.result("rates", json);
   out.result("by_tier", by_tier_json(times));
   out.result("rounds", rounds_json(run));
   out.result("outcomes", outcomes_of(view, summary));
@@ -332,6 +366,9 @@ void warn_of(const ReplayRun& run, const Sums& sums, Declaration& out) {
   if (sums.failed_blocks + sums.unpushed_blocks > 0) {
     out.warn(std::to_string(sums.failed_blocks) + " blocks of pulls did not come, " +
              std::to_string(sums.unpushed_blocks) + " of pushes were not taken");
+  }
+  if (!run.drive_refused.empty()) {
+    out.warn("flash served and the drive's ceiling was not measured: " + run.drive_refused);
   }
   if (run.bypassed > 0) {
     out.warn(std::to_string(run.bypassed) +
@@ -365,7 +402,16 @@ std::vector<std::string> lines_of(const ReplayView& view, const Summary& summary
       times_line("decode_last_layer.dram", times.dram),
       times_line("decode_last_layer.flash", times.flash),
       times_line("decode_last_layer.mixed", times.mixed),
-      times_line("request", times.requests)};
+      times_line("request", times.requests),
+      "request_p99 " + spread_text(p99_of(view.run), "ms") + " by round",
+      std::string("mode ") + mode_of_run(view)};
+  if (!rates.drives.empty()) {
+    lines.push_back("drive " + spread_text(rates.drives, "GB/s") +
+                    " O_DIRECT io_uring, after rounds that flash served");
+  }
+  if (is_storage_only(view)) {
+    lines.push_back("of_drive " + spread_text(rates.of_drives, "of the drive"));
+  }
   if (options.loop == "open") {
     lines.push_back(times_line("request_since_begun", times.services) +
                     " (omits what waited: not the latency)");
@@ -386,6 +432,11 @@ std::vector<std::string> lines_of(const ReplayView& view, const Summary& summary
 }
 
 }  // namespace
+
+const char* mode_of(uint64_t dram, uint64_t flash) {
+  if (flash == 0) return "memory_only";
+  return dram == 0 ? "storage_only" : "storage_plus_memory";
+}
 
 Status conclude(const ReplayView& view, Conditions conditions, Declaration& out,
                 std::vector<std::string>& lines) {

@@ -15,6 +15,9 @@ struct ReplayRound {
   uint64_t pulled_bytes = 0;
   Nanos pull_busy_ns = 0;  // at least one pull was under way
   Nanos took_ns = 0;
+  double request_p99_ms = 0;
+  uint64_t flash_blocks = 0;  // of its pulls, as the matches answered
+  double drive_rate = 0;      // GB/s of the drive's ceiling; 0: none was measured
 };
 
 struct ReplayRun {
@@ -24,7 +27,13 @@ struct ReplayRun {
   Nanos server_cpu_ns = 0, client_cpu_ns = 0;
   uint64_t verified_bytes = 0;  // of the ceiling
   uint64_t bypassed = 0;
+  std::string drive_refused;  // why the drive's ceiling was not measured, where flash served
+  uint64_t dram_bytes = 0, flash_bytes = 0;  // pulled, as a server of ours counted
 };
+
+// What the rate is a rate of: "storage_only", "memory_only", or "storage_plus_memory" where both
+// served. Pure.
+const char* mode_of(uint64_t dram, uint64_t flash);
 
 // All that is known of a replay.
 struct ReplayView {

@@ -41,6 +41,7 @@ class ServerUnderTest {
   uint64_t metric(std::string_view name, std::string_view label) const {
     return daemon_ ? daemon_->metric(name, label) : 0;
   }
+  std::string metrics() const { return daemon_ ? daemon_->metrics() : ""; }
   // Of the targets of our own; empty otherwise.
   std::vector<std::string> target_paths() const;
   void describe(Conditions& out) const;

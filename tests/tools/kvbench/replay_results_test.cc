@@ -24,7 +24,9 @@ class ReplayResults : public testing::Test {
     all_[2].pulls.count(Code::kTimedOut);
     all_[2].pushes.count(Code::kOverloaded);
     run_.times = {{0, 5, 100 * kMillisecond}, {0, 0, 1}, {0, 0, 1}};
-    run_.rounds = {{2.0, 4000, 1000, kSecond}, {4.0, 4000, 2000, kSecond}, {4.0, 0, 0, kSecond}};
+    run_.rounds = {{2.0, 4000, 1000, kSecond, 1, 2, 8.0},
+                   {4.0, 4000, 2000, kSecond, 2, 0, 0},
+                   {4.0, 0, 0, kSecond, 3, 0, 0}};
     run_.server_pid = 1;
     conditions_.start.arguments = {"kvbench", "replay"};
     conditions_.start.run_id = "1";
@@ -111,6 +113,24 @@ TEST_F(ReplayResults, ARateStandsBesideTheCeilingOfItsRound) {
   EXPECT_EQ(rates["pull_gb_per_s"]["max"], 4.0);
 }
 
+TEST_F(ReplayResults, WhatServedIsCountedAndOnlyStorageStandsBesideTheDrive) {
+  EXPECT_STREQ(mode_of(1, 0), "memory_only");
+  EXPECT_STREQ(mode_of(1, 1), "storage_plus_memory");
+  run_.dram_bytes = run_.flash_bytes = 1000;
+  ASSERT_TRUE(conclude_it().ok());
+  Json results = out_.document()["results"];
+  EXPECT_EQ(results["mode"], "storage_plus_memory");
+  EXPECT_EQ(results["rates"]["drive_gb_per_s"]["rounds"], Json({8.0}));
+  EXPECT_FALSE(results["rates"].contains("of_drive")) << "memory would improve it";
+  run_.dram_bytes = 0;
+  out_ = Declaration();
+  ASSERT_TRUE(conclude_it().ok());
+  results = out_.document()["results"];
+  EXPECT_EQ(results["mode"], "storage_only");
+  EXPECT_EQ(results["rates"]["of_drive"]["rounds"], Json({0.5}));
+  EXPECT_EQ(results["rates"]["request_p99_ms"]["max"], 3.0);
+}
+
 TEST_F(ReplayResults, AnOpenLoopCountsFromWhenARequestWasDueAndSaysSo) {
   options_.loop = "open";
   ASSERT_TRUE(conclude_it().ok());
@@ -148,7 +168,7 @@ TEST_F(ReplayResults, WhatFailsIsInTheLatencyAndInTheRateAndIsWarnedOf) {
 }
 
 TEST_F(ReplayResults, WithoutAHitThereIsNoResult) {
-  run_.rounds = {{2.0, 0, 0, kSecond}};
+  run_.rounds = {{2.0, 0, 0, kSecond, 1, 0, 0}};
   EXPECT_EQ(conclude_it().code(), Code::kInvalid);
 }
 

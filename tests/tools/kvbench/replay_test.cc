@@ -59,18 +59,39 @@ TEST(Replay, TheGeneratorsPlanIsAFunctionOfItsSeed) {
   EXPECT_GT(a.sessions, 1u);
 }
 
-TEST(Replay, AnOpenLoopIsOneRoundSoThatAStallDelaysAllThatIsDueBehindIt) {
+TEST(Replay, ARoundOfAnOpenLoopIsTheWholeTraceSoThatAStallDelaysAllThatIsDueBehindIt) {
   ReplayOptions options;
   options.rounds = 4;
   const std::vector<Slice> closed = rounds_of(options, 10);
   ASSERT_EQ(closed.size(), 4u);
   EXPECT_EQ(closed.back().first + closed.back().count, 10u);
   EXPECT_EQ(rounds_of(options, 3).size(), 3u) << "none is empty";
+  options.rounds = 0;
   options.loop = "open";
-  const std::vector<Slice> open = rounds_of(options, 10);
-  ASSERT_EQ(open.size(), 1u);
-  EXPECT_EQ(open[0].first, 0u);
-  EXPECT_EQ(open[0].count, 10u);
+  const ReplayPlan once = plan_of(trace::generate_trace(7, 3), 64, 1);
+  const ReplayPlan plan = repeated(once, rounds_asked(options));
+  const std::vector<Slice> open = rounds_of(options, static_cast<uint32_t>(plan.prompts.size()));
+  ASSERT_EQ(open.size(), 3u) << "a spread needs more than one";
+  for (uint32_t round = 0; round < 3; ++round) {
+    EXPECT_EQ(open[round].first, 7 * round);
+    EXPECT_EQ(open[round].count, 7u);
+    EXPECT_EQ(plan.load[7 * round].due_ns, once.load[0].due_ns);
+  }
+}
+
+TEST(Replay, ARepeatedPlanHasBlocksOfItsOwnEachTime) {
+  trace::Trace trace;
+  trace.requests = {request_of(0, {7, 8}, 1), request_of(5, {7, 9}, 1)};
+  const ReplayPlan plan = repeated(plan_of(trace, 16, 1), 2);
+  ASSERT_EQ(plan.prompts.size(), 4u);
+  EXPECT_EQ(plan.prompts[2].content, (std::vector<uint32_t>{3, 4}));
+  EXPECT_EQ(plan.prompts[3].content, (std::vector<uint32_t>{3, 5}));
+  EXPECT_EQ(plan.unique_blocks, 6u);
+  EXPECT_EQ(plan.hits_possible, 2u);
+  EXPECT_EQ(plan.blocks, 8u);
+  EXPECT_EQ(plan.load.size(), 4u);
+  EXPECT_EQ(plan.prefix_tokens.size(), 4u);
+  EXPECT_EQ(plan.sessions, 1u) << "of the trace";
 }
 
 TEST(Replay, AnOpenLoopNeedsTimesThatComeToAnEnd) {
@@ -81,6 +102,7 @@ TEST(Replay, AnOpenLoopNeedsTimesThatComeToAnEnd) {
   options.loop = "open";
   EXPECT_FALSE(check_times(options, trace).ok());
   options.speedup = 2;
+  options.rounds = 1;
   EXPECT_TRUE(check_times(options, trace).ok());
   trace.timed = false;
   EXPECT_FALSE(check_times(options, trace).ok());
