@@ -5,7 +5,7 @@ namespace varve {
 
 namespace {
 
-constexpr uint32_t kMatchIdsMax = 1u << 20;  // of one match: a prefix of 256 million tokens
+constexpr uint32_t kMatchIdsMax = 1u << 20;  // of one request: a prefix of 256 million tokens
 
 Status match(Handle& handle, const varve_match_request* given, varve_op* out) {
   varve_match_request in;
@@ -34,8 +34,8 @@ Status match(Handle& handle, const varve_match_request* given, varve_op* out) {
 Status exists(Handle& handle, const varve_exists_request* given, varve_op* out) {
   varve_exists_request in;
   VARVE_RETURN_IF_ERROR(read_sized(given, in));
-  if (in.ids == nullptr || in.count == 0 || in.count > kEachIdsMax) {
-    return Status::invalid("exists: 1 to 256 ids");
+  if (in.ids == nullptr || in.count == 0 || in.count > kMatchIdsMax) {
+    return Status::invalid("exists: 1 to 1048576 ids");
   }
   if (in.reserved != 0) return Status::unsupported("exists: reserved is 0");
   MatchRequest request;

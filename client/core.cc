@@ -191,9 +191,8 @@ Status check_ids(size_t ids, size_t slots) {
 Result<OpId> Core::match(MatchRequest request) {
   if (find_format(request.format) == nullptr) return Status::invalid("match: unknown format");
   if (request.ids.empty()) return Status::invalid("match: no ids");
-  if (request.of == MatchOf::kEach) {
-    if (request.ids.size() > kEachIdsMax) return Status::invalid("match of each: at most 256 ids");
-    if (request.lease_ms != 0) return Status::invalid("match of each: there is no lease");
+  if (request.of == MatchOf::kEach && request.lease_ms != 0) {
+    return Status::invalid("match of each: there is no lease");
   }
   VARVE_TRY(const OpId id, admit());
   return adopt(std::make_unique<ClientMatchOp>(*this, id, std::move(request)));

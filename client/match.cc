@@ -30,7 +30,7 @@ void ClientMatchOp::run() {
       if (!stop_.ok()) return finish(stop_);
       if (!answered_) return;
       answered_ = false;
-      if ((more_ || each()) && asked_ < request_.ids.size()) {
+      if (more_ && asked_ < request_.ids.size()) {
         stage_ = Stage::kAsk;
         return wake();
       }
@@ -47,6 +47,10 @@ bool ClientMatchOp::ask() {
     return false;
   }
   if (!core_.session().usable() || format->handle == 0 || !retry_now()) return false;
+  if (each() && (core_.session().hello().features & wire::kFeatureEach) == 0) {
+    cancel(Status::unsupported("the daemon is too old to be asked of each id: a newer varved"));
+    return false;
+  }
   if (!take_slot(Pace::Kind::kMatch, started_ns_)) return false;
   VARVE_ASSERT(asked_ < request_.ids.size(), asked_);
   batch_ = std::min<uint32_t>(static_cast<uint32_t>(request_.ids.size()) - asked_, wire::kIdsMax);
@@ -54,6 +58,7 @@ bool ClientMatchOp::ask() {
   body.format = format->handle;
   body.count = batch_;
   body.lease_ms = request_.lease_ms;
+  body.of = request_.of;
   wire_op_ = core_.next_wire_op();
   asked_ns_ = core_.reactor().now_ns();
   const auto ids = std::span(request_.ids).subspan(asked_, batch_);
@@ -89,33 +94,40 @@ void ClientMatchOp::take(const wire::MatchedView& answer) {
   }
   if (body.n_blocks > batch_)
     return cancel(Status::invalid("MATCHED names more blocks than asked"));
-  if (body.lease != 0) {
-    if (lease_.parts.empty()) {
-      lease_.boot_id = body.boot_id;
-      lease_.expires_ns = kNever;
-      lease_.lease_ms = ~0u;
-    }
-    ServerLease part{body.lease, {}};
-    for (uint32_t i = 0; i < body.n_blocks; ++i) {
-      part.ids.push_back(request_.ids[asked_ + i].prefix64());
-    }
-    lease_.parts.push_back(std::move(part));
-    lease_.lease_ms = std::min(lease_.lease_ms, body.lease_ms);
-    // Counted from the question: never later than the daemon counts.
-    lease_.expires_ns = std::min(lease_.expires_ns, asked_ns_ + body.lease_ms * kMillisecond);
-  }
-  for (uint32_t i = 0; i < answer.tiers.size(); ++i)
-    result_.tiers.push_back(answer.tiers[i]);
-  result_.n_blocks += body.n_blocks;
+  if (each() && body.n_blocks != batch_)
+    return cancel(Status::invalid("MATCHED of each does not name every id"));
+  if (body.lease != 0) take_lease(body);
+  take_tiers(answer);
   result_.recovering |= body.recovering != 0;
   if (asked_ == 0) result_.first_layer_ns_estimate = body.first_layer_ns;
   result_.last_layer_ns_estimate += body.last_layer_ns;
   more_ = body.n_blocks == batch_;
-  if (each()) {
-    result_.codes.insert(result_.codes.end(), body.n_blocks, Code::kOk);
-    if (!more_) result_.codes.push_back(Code::kUnavailable);  // the gap; behind it nobody looked
+  asked_ += batch_;
+}
+
+void ClientMatchOp::take_lease(const wire::Matched& body) {
+  if (lease_.parts.empty()) {
+    lease_.boot_id = body.boot_id;
+    lease_.expires_ns = kNever;
+    lease_.lease_ms = ~0u;
   }
-  asked_ += each() && !more_ ? body.n_blocks + 1 : batch_;
+  ServerLease part{body.lease, {}};
+  for (uint32_t i = 0; i < body.n_blocks; ++i) {
+    part.ids.push_back(request_.ids[asked_ + i].prefix64());
+  }
+  lease_.parts.push_back(std::move(part));
+  lease_.lease_ms = std::min(lease_.lease_ms, body.lease_ms);
+  // Counted from the question: never later than the daemon counts.
+  lease_.expires_ns = std::min(lease_.expires_ns, asked_ns_ + body.lease_ms * kMillisecond);
+}
+
+void ClientMatchOp::take_tiers(const wire::MatchedView& answer) {
+  for (uint32_t i = 0; i < answer.tiers.size(); ++i) {
+    const bool hit = !each() || answer.tiers[i] != wire::TierKind::kNone;
+    result_.tiers.push_back(answer.tiers[i]);
+    result_.n_blocks += hit ? 1 : 0;
+    if (each()) result_.codes.push_back(hit ? Code::kOk : Code::kUnavailable);
+  }
 }
 
 void ClientMatchOp::on_lost(Status cause) {

@@ -1,5 +1,5 @@
 // ClientMatchOp: the longest prefix that every rank has, asked in batches that stop at the first
-// gap; or, of each, batches that go on behind every gap.
+// gap; or, of each id, in batches that do not.
 #pragma once
 
 #include "client/core.h"
@@ -19,6 +19,8 @@ class ClientMatchOp final : public ClientOp {
   bool each() const { return request_.of == MatchOf::kEach; }
   bool ask();
   void take(const wire::MatchedView& answer);
+  void take_lease(const wire::Matched& body);
+  void take_tiers(const wire::MatchedView& answer);
   void finish(Status status);
 
   MatchRequest request_;

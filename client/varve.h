@@ -102,10 +102,8 @@ struct Layout {
   std::vector<LayerBuffer> buffers;  // as many as the rank's layers for each slot
 };
 
-// kEach: of each id whether it is there, wherever it stands. The daemon knows prefixes only: it
-// costs a round trip for each id that is not there, and one. At most kEachIdsMax, without a lease.
-enum class MatchOf : uint8_t { kPrefix, kEach };
-inline constexpr uint32_t kEachIdsMax = 256;
+// kEach: of each id whether it is there, whatever is missing before it. Without a lease.
+using wire::MatchOf;
 
 struct MatchRequest {
   FormatId format = 0;
@@ -252,8 +250,8 @@ struct Event {
   std::vector<FollowTag> granted;  // kReserved: those granted since the last one of this op
   std::vector<HoldRow> holds;      // in order of their numbers
   PurgeResult purged;
-  // match; lease_ns of renew too. Of MatchOf::kEach: how many are there, and codes[] per id: kOk or
-  // kUnavailable (not there), the code of `status` when that is not kOk.
+  // match; lease_ns of renew too. Of MatchOf::kEach: how many are there; codes[] per id, kOk or
+  // kUnavailable (not there), the code of `status` when that is not kOk; and tiers[] per id.
   uint32_t n_blocks = 0;
   uint64_t lease = 0;
   Nanos lease_ns = 0;

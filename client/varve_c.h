@@ -426,14 +426,14 @@ VARVE_API varve_status varve_match_forget(varve_client* client, uint64_t tag);
 typedef struct varve_exists_request {
   uint32_t struct_size;
   varve_format format;
-  const varve_id* ids;  // 1 .. 256
+  const varve_id* ids;  // 1 .. 1048576
   uint32_t count;
   uint32_t reserved;     // 0
   uint64_t deadline_ns;  // default 1 s
   uint64_t tag;          // given back, nothing else: not those of matches
 } varve_exists_request;
-// The completion's bitmap and codes say of each id whether every rank has it, wherever it stands.
-// The daemon knows prefixes only: it costs a round trip for each id that is not there, and one.
+// The completion's bitmap, codes and tiers say of each id whether every rank has it, whatever is
+// missing before it; hit_count how many there are. A round trip for each 2048 ids, as a match.
 VARVE_API varve_status varve_exists_submit(varve_client* client,
                                            const varve_exists_request* request, varve_op* op);
 
@@ -587,7 +587,9 @@ typedef struct varve_completion {
   uint32_t hit_count;
   uint32_t flags;  // VARVE_ANSWER_*
   uint32_t slowest_tier;
-  const uint8_t* tiers;  // VARVE_TIER_* of each of the hit_count blocks; null when not told
+  // VARVE_TIER_* of each of the hit_count blocks of a match, of each of the `count` ids of an
+  // exists (VARVE_TIER_NONE: it is not there); null when not told.
+  const uint8_t* tiers;
   varve_lease lease;
   uint64_t lease_left_ns;
   uint64_t first_layer_ns_estimate, last_layer_ns_estimate;

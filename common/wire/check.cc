@@ -95,7 +95,11 @@ Status check(const FormatOk& body) {
 
 Status check(const Match& body) {
   if (body.count == 0 || body.count > kIdsMax) return Status::invalid("MATCH: count out of range");
-  if (body.reserved != 0) return Status::invalid("MATCH: reserved field");
+  if (body.of > MatchOf::kEach) return Status::invalid("MATCH: unknown kind");
+  if (body.of == MatchOf::kEach && body.lease_ms != 0) {
+    return Status::invalid("MATCH: a lease on each");
+  }
+  if (!all_zero(body.reserved)) return Status::invalid("MATCH: reserved field");
   return {};
 }
 

@@ -20,7 +20,10 @@ inline constexpr uint32_t kWantsMax = 4096;  // single extents asked for by one 
 inline constexpr uint32_t kLostMax = 1024;   // extents of one LOST
 inline constexpr uint32_t kHoldsMax = 1024;  // of one HELD
 inline constexpr uint32_t kWhole = ~0u;      // CANCEL, FENCED: the whole op, not one extent of it
-inline constexpr uint64_t kFeatureCore = 1;  // feature bits; negotiation drops unknown ones
+// Feature bits; negotiation drops unknown ones.
+inline constexpr uint64_t kFeatureCore = 1;
+inline constexpr uint64_t kFeatureEach = 2;  // MATCH of each
+inline constexpr uint64_t kFeatures = kFeatureCore | kFeatureEach;
 
 enum class FrameType : uint8_t {
   kHello = 1,    // client, first on every lane
@@ -86,7 +89,7 @@ struct Hello {  // then token[token_bytes], name[name_bytes]
   uint8_t lane_index = 0;  // bulk: 0 .. kBulkLanesMax - 1
   uint16_t token_bytes = 0, name_bytes = 0;
   uint8_t reserved[6] = {};
-  uint64_t features = kFeatureCore;
+  uint64_t features = kFeatures;
   uint64_t session = 0;         // bulk: the session of the urgent lane; urgent: 0
   uint64_t session_secret = 0;  // bulk: as given in HelloOk, so that no one else can join a session
   uint64_t pull_credit_bytes = 0;  // urgent: what the server may have in flight towards us
@@ -137,11 +140,14 @@ struct FormatOk {
 };
 static_assert(sizeof(FormatOk) == 40);
 
+enum class MatchOf : uint8_t { kPrefix = 0, kEach = 1 };
+
 struct Match {  // then ids[count]
   uint32_t format = 0;
   uint32_t count = 0;
-  uint32_t lease_ms = 0;  // 0 = no lease
-  uint32_t reserved = 0;
+  uint32_t lease_ms = 0;  // 0 = no lease; of each there is none
+  MatchOf of = MatchOf::kPrefix;
+  uint8_t reserved[3] = {};
 };
 static_assert(sizeof(Match) == 16);
 
@@ -149,12 +155,12 @@ struct Matched {  // then tiers[n_blocks] (TierKind, slowest over the ranks), ze
   uint8_t code = 0;
   uint8_t recovering = 0;  // 1: part of the index is still being rebuilt
   uint16_t reserved0 = 0;
-  uint32_t n_blocks = 0;  // leading ids that every rank has
+  uint32_t n_blocks = 0;  // leading ids that every rank has; of each: all, with their tiers
   uint64_t lease = 0;     // 0 = none
   uint64_t boot_id = 0;
   uint32_t lease_ms = 0;
   uint32_t reserved1 = 0;
-  uint64_t first_layer_ns = 0, last_layer_ns = 0;  // estimates for a pull of n_blocks
+  uint64_t first_layer_ns = 0, last_layer_ns = 0;  // estimates for a pull of the hits
 };
 static_assert(sizeof(Matched) == 48);
 

@@ -69,6 +69,9 @@ struct Index::State {
   uint32_t find_bucket(uint32_t domain, const BaseId& id) const;
   uint32_t find_slot(uint32_t domain, const BaseId& id) const;
   uint32_t find_slot(const BlockId& block) const { return find_slot(block.domain, block.base); }
+  template <class Visit>
+  void look_up(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count,
+               Visit visit) const;
   uint32_t find_block(uint32_t slot, uint32_t rank) const;
   void table_insert(uint32_t tag, uint32_t slot);
   void table_erase(uint32_t bucket);
@@ -280,38 +283,56 @@ uint32_t Index::ranks_of(uint32_t domain, const BaseId& id) const {
 }
 
 // Three passes over a window of ids, each touching only what the pass before asked the memory for:
-// bucket lines, then base entries, then the exact comparison.
-uint32_t Index::match(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count) const {
+// bucket lines, then base entries, then the exact comparison. Goes on while visit(i, slot) says so;
+// slot is kNone where not all ranks are there.
+template <class Visit>
+void Index::State::look_up(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count,
+                           Visit visit) const {
   VARVE_ASSERT(rank_count > 0);
   VARVE_ASSERT(rank_count <= kRanksMax, rank_count);
-  const State& s = *state_;
   const uint32_t mask = rank_mask(rank_count);
-  const uint64_t salt = s.salt_of(domain);
+  const uint64_t salt = salt_of(domain);
   uint32_t tag[kMatchWindow];
   uint32_t slot[kMatchWindow];
   for (size_t start = 0; start < ids.size(); start += kMatchWindow) {
     const auto window = static_cast<uint32_t>(std::min<size_t>(kMatchWindow, ids.size() - start));
     for (uint32_t i = 0; i < window; ++i) {
-      tag[i] = s.tag_of(salt, ids[start + i]);
-      __builtin_prefetch(&s.buckets[s.home_of(tag[i])]);
+      tag[i] = tag_of(salt, ids[start + i]);
+      __builtin_prefetch(&buckets[home_of(tag[i])]);
     }
     for (uint32_t i = 0; i < window; ++i) {
-      const uint32_t bucket = s.probe(tag[i], [](uint32_t) { return true; });
-      slot[i] = bucket == kNone ? kNone : s.buckets[bucket].slot;
+      const uint32_t bucket = probe(tag[i], [](uint32_t) { return true; });
+      slot[i] = bucket == kNone ? kNone : buckets[bucket].slot;
       if (slot[i] == kNone) continue;
-      __builtin_prefetch(&s.bases[slot[i]].id);
-      __builtin_prefetch(&s.bases[slot[i]].ranks);  // half of the entries straddle two lines
+      __builtin_prefetch(&bases[slot[i]].id);
+      __builtin_prefetch(&bases[slot[i]].ranks);  // half of the entries straddle two lines
     }
     for (uint32_t i = 0; i < window; ++i) {
       const BaseId& id = ids[start + i];
       // Two ids may share a tag: the first with the tag is then not the one asked for.
-      if (slot[i] != kNone && !s.bases[slot[i]].is(domain, id)) slot[i] = s.find_slot(domain, id);
-      if (slot[i] == kNone || (s.bases[slot[i]].ranks & mask) != mask) {
-        return static_cast<uint32_t>(start + i);
-      }
+      if (slot[i] != kNone && !bases[slot[i]].is(domain, id)) slot[i] = find_slot(domain, id);
+      const bool whole = slot[i] != kNone && (bases[slot[i]].ranks & mask) == mask;
+      if (!visit(static_cast<uint32_t>(start + i), whole ? slot[i] : kNone)) return;
     }
   }
-  return static_cast<uint32_t>(ids.size());
+}
+
+uint32_t Index::match(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count) const {
+  uint32_t found = 0;
+  state_->look_up(domain, ids, rank_count, [&found](uint32_t, uint32_t slot) {
+    found += slot == kNone ? 0 : 1;
+    return slot != kNone;
+  });
+  return found;
+}
+
+void Index::match_each(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count,
+                       std::span<uint32_t> base_slots) const {
+  VARVE_ASSERT(base_slots.size() == ids.size(), base_slots.size(), ids.size());
+  state_->look_up(domain, ids, rank_count, [base_slots](uint32_t i, uint32_t slot) {
+    base_slots[i] = slot;
+    return true;
+  });
 }
 
 void Index::prefetch(uint32_t domain, const BaseId& id) const {

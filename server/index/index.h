@@ -79,6 +79,9 @@ class Index {
   // Prefetches ahead in the batch: >= 1 M ids/s a core (architecture 10). An id that occurs twice
   // is answered like any other.
   uint32_t match(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count) const;
+  // The same of each id, whatever is missing before it: base_slots[i], ~0 where it is not there.
+  void match_each(uint32_t domain, std::span<const BaseId> ids, uint32_t rank_count,
+                  std::span<uint32_t> base_slots) const;
   std::optional<Located> find(const BlockId& block) const;
   // Asks the memory for where this id stands or would stand; changes nothing.
   void prefetch(uint32_t domain, const BaseId& id) const;

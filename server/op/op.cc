@@ -91,7 +91,7 @@ Operations::~Operations() = default;
 void Operations::begin(Part& part) {
   switch (part.kind) {
     case Part::Kind::kMatch:
-      return match_prefix(context_, static_cast<MatchPart&>(part));
+      return match_ids(context_, static_cast<MatchPart&>(part));
     case Part::Kind::kRelease:
       return release_lease(context_, static_cast<ReleasePart&>(part));
     case Part::Kind::kRenew:

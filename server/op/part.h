@@ -98,7 +98,8 @@ struct MatchPart : Part {
   const RequestIds* request = nullptr;
   uint32_t begin = 0, end = 0;
   uint32_t rank_count = 1;
-  uint32_t lease_ms = 0;
+  wire::MatchOf of = wire::MatchOf::kPrefix;
+  uint32_t lease_ms = 0;            // of each: 0
   wire::TierKind* tiers = nullptr;  // out, by position: kNone = not complete here
   LeaseId lease = 0;                // out: pins what was found up to the first local miss; 0 = none
   bool recovering = false;          // out

@@ -9,7 +9,7 @@ namespace varve {
 
 struct OpContext;
 
-void match_prefix(OpContext& context, MatchPart& part);
+void match_ids(OpContext& context, MatchPart& part);
 void reserve_blocks(OpContext& context, ReservePart& part);
 void release_lease(OpContext& context, ReleasePart& part);
 void renew_lease(OpContext& context, RenewPart& part);

@@ -1,8 +1,16 @@
 // MATCH: one part per home, merged to the leading ids that every rank has, its leases trimmed to
-// them.
+// them; or to the tiers of all ids, where each is asked for.
 #include "server/session/requests.h"
 
 namespace varve {
+
+namespace {
+
+bool is_hit(wire::TierKind tier) {
+  return tier != wire::TierKind::kNone;
+}
+
+}  // namespace
 
 void Requests::refuse_match(uint64_t op, uint32_t count, Code code) {
   scope_.context.metrics.requests_refused[static_cast<uint8_t>(code)].add();
@@ -26,6 +34,7 @@ void Requests::match(uint64_t op, const wire::MatchView& view) {
   if (request == nullptr) return refuse_match(op, count, Code::kOverloaded);
   take_ids(*request, view.ids);
   begin(*request, op, format);
+  request->of = view.body.of;
   request->lease = nullptr;
   request->lease_ms = std::min(view.body.lease_ms, context.options.lease_ms_max);
   request->wants_lease = request->lease_ms > 0;
@@ -53,6 +62,7 @@ void Requests::match(uint64_t op, const wire::MatchView& view) {
     part.begin = request->begins[s];
     part.end = request->begins[s + 1];
     part.rank_count = format->format.rank_count();
+    part.of = request->of;
     part.lease_ms = request->lease_ms;
     part.tiers = request->tiers.data();
     part.lease = 0;
@@ -71,9 +81,10 @@ void Requests::on_match_part(Part& part) {
 
 void Requests::merge_match(PendingMatch& request) {
   wire::Matched& answer = request.answer;
-  uint32_t n_blocks = 0;
-  while (n_blocks < request.ids.count && request.tiers[n_blocks] != wire::TierKind::kNone)
-    ++n_blocks;
+  const auto tiers = std::span(request.tiers).first(request.ids.count);
+  auto n_blocks =
+      static_cast<uint32_t>(std::find_if_not(tiers.begin(), tiers.end(), is_hit) - tiers.begin());
+  if (request.of == wire::MatchOf::kEach) n_blocks = request.ids.count;
   Code code = request.cancelled ? Code::kCancelled : Code::kOk;
   for (uint32_t s = 0; s < scope_.context.shards.size(); ++s) {
     if (request.begins[s] == request.begins[s + 1]) continue;
@@ -86,23 +97,26 @@ void Requests::merge_match(PendingMatch& request) {
   if (code != Code::kOk) n_blocks = 0;  // a miss with its reason
   answer.code = static_cast<uint8_t>(code);
   answer.n_blocks = n_blocks;
+  const auto told = tiers.first(n_blocks);
+  const auto hits = static_cast<uint32_t>(std::count_if(told.begin(), told.end(), is_hit));
   request.format->counts->ids.add(request.ids.count);
-  request.format->counts->hits.add(n_blocks);
-  estimate(request, n_blocks);
-  count_match(request, n_blocks);
+  request.format->counts->hits.add(hits);
+  estimate(request, hits);
+  count_match(request, hits);
   if (!trim_leases(request, is_leased(request, n_blocks) ? n_blocks : 0)) answer_match(request);
 }
 
 // Once per request, of what its client is told: homes know neither the others' misses nor whether
 // the prefix reaches them.
-void Requests::count_match(const PendingMatch& request, uint32_t n_blocks) {
+void Requests::count_match(const PendingMatch& request, uint32_t hits) {
   SessionMetrics& metrics = scope_.context.metrics;
-  const uint32_t rest = request.ids.count - n_blocks;
+  const uint32_t rest = request.ids.count - hits;
   (request.answer.code == 0 ? metrics.match_misses : metrics.match_refused).add(rest);
   const RequestOutcome outcome = outcome_of(static_cast<Code>(request.answer.code));
   scope_.counts->match_ids[static_cast<uint8_t>(outcome)].add(rest);
-  scope_.counts->match_ids[static_cast<uint8_t>(RequestOutcome::kHit)].add(n_blocks);
-  for (uint32_t i = 0; i < n_blocks; ++i) {
+  scope_.counts->match_ids[static_cast<uint8_t>(RequestOutcome::kHit)].add(hits);
+  for (uint32_t i = 0; i < request.answer.n_blocks; ++i) {
+    if (!is_hit(request.tiers[i])) continue;
     const bool dram = request.tiers[i] == wire::TierKind::kDram;
     (dram ? metrics.match_hits_dram : metrics.match_hits_flash).add();
   }

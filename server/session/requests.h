@@ -52,6 +52,7 @@ struct PendingMatch : RequestBase {
       : RequestBase(Kind::kMatch, shards), parts(new MatchPart[shards]) {}
   std::unique_ptr<MatchPart[]> parts;
   std::array<wire::TierKind, wire::kIdsMax> tiers;
+  wire::MatchOf of = wire::MatchOf::kPrefix;
   uint32_t lease_ms = 0;
   bool wants_lease = false;
   SessionLease* lease = nullptr;
@@ -125,7 +126,7 @@ class Requests {
   void refuse_match(uint64_t op, uint32_t count, Code code);
   static void on_match_part(Part& part);
   void merge_match(PendingMatch& request);
-  void count_match(const PendingMatch& request, uint32_t n_blocks);
+  void count_match(const PendingMatch& request, uint32_t hits);
   bool is_leased(const PendingMatch& request, uint32_t n_blocks);
   bool trim_leases(PendingMatch& request, uint32_t n_blocks);
   void estimate(PendingMatch& request, uint32_t n_blocks);

@@ -71,7 +71,7 @@ class Table final : public SessionTable, public ListenerUser, public LaneUser {
   void hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view, uint32_t domain);
   void hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view, uint32_t domain);
   void refuse(Lane& lane, uint64_t op, Status cause, const std::string& text = {});
-  void welcome(Lane& lane, uint64_t op, const LiveSession& session);
+  void welcome(Lane& lane, uint64_t op, const wire::Hello& hello, const LiveSession& session);
   LiveSession* find(uint64_t id);
   uint64_t fresh_id();
 
@@ -182,7 +182,7 @@ void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view, u
   open.credit_bytes = std::min(view.body.pull_credit_bytes, context_.options.credit_bytes_max);
   open.client = printable_name(view.name);
   session->open(open, lane, sessions_);
-  welcome(lane, op, *session);
+  welcome(lane, op, view.body, *session);
 }
 
 void Table::hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view, uint32_t domain) {
@@ -198,14 +198,14 @@ void Table::hello_bulk(Lane& lane, uint64_t op, const wire::HelloView& view, uin
     return refuse(lane, op, Status::invalid("this bulk lane of the session is open already"));
   }
   session->attach(view.body.lane_index, lane);
-  welcome(lane, op, *session);
+  welcome(lane, op, view.body, *session);
 }
 
-void Table::welcome(Lane& lane, uint64_t op, const LiveSession& session) {
+void Table::welcome(Lane& lane, uint64_t op, const wire::Hello& hello, const LiveSession& session) {
   const SessionOptions& options = context_.options;
   wire::HelloOk body;
   body.slices = options.slices;
-  body.features = wire::kFeatureCore;
+  body.features = hello.features & wire::kFeatures;
   body.session = session.id();
   body.session_secret = session.secret();
   body.boot_id = options.boot_id;

@@ -184,8 +184,12 @@ TEST_F(CMatchTest, ExistsIsSaidOfEachId) {
   EXPECT_EQ(done.codes[0], VARVE_MISS);
   EXPECT_EQ(done.codes[1], VARVE_OK);
   EXPECT_EQ(done.codes[8], VARVE_MISS);
+  EXPECT_EQ(done.hit_count, 4u);
+  EXPECT_EQ(done.tiers[0], VARVE_TIER_NONE);
+  EXPECT_EQ(done.tiers[1], VARVE_TIER_DRAM);
+  daemon_.call([](ScriptedDaemon& d) { EXPECT_EQ(d.count(Type::kMatch), 1u); });
   EXPECT_EQ(peek(9), VARVE_UNKNOWN);  // not a tag of matches
-  request.count = 257;
+  request.count = (1u << 20) + 1;
   EXPECT_EQ(varve_exists_submit(client_, &request, &op), VARVE_INVALID);
   request.count = 0;
   EXPECT_EQ(varve_exists_submit(client_, &request, &op), VARVE_INVALID);

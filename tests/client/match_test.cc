@@ -290,14 +290,40 @@ TEST_F(MatchTest, OfEachIdItIsSaidWhereverItStands) {
   constexpr Code kMiss = Code::kUnavailable;
   EXPECT_EQ(event.codes, (std::vector<Code>{kMiss, Code::kOk, Code::kOk, Code::kOk, kMiss,
                                             Code::kOk, kMiss, kMiss, Code::kOk}));
-  // Expect: one for each that is not there, and one.
-  EXPECT_EQ(rig_.daemon->count(Type::kMatch), 5u);
+  using wire::TierKind;
+  EXPECT_EQ(event.tiers,
+            (std::vector<TierKind>{TierKind::kNone, TierKind::kDram, TierKind::kDram,
+                                   TierKind::kDram, TierKind::kNone, TierKind::kDram,
+                                   TierKind::kNone, TierKind::kNone, TierKind::kDram}));
+  EXPECT_EQ(rig_.daemon->count(Type::kMatch), 1u);
   EXPECT_EQ(rig_.core->counters().hit_ids, 5u);
-  rig_.put(0, 9);
-  MatchRequest whole = request(0, 9);
-  whole.of = MatchOf::kEach;
-  EXPECT_EQ(rig_.finish(*rig_.core->match(std::move(whole))).n_blocks, 9u);
-  EXPECT_EQ(rig_.daemon->count(Type::kMatch), 6u);
+}
+
+// A round trip for each that is missing made a cold look-up of a few hundred ids time out.
+TEST_F(MatchTest, OfEachIdOneRequestAnswersWhatIsMissing) {
+  rig_.put(5000, 1);
+  MatchRequest each = request(0, 5001);
+  each.of = MatchOf::kEach;
+  const Event event = rig_.finish(*rig_.core->match(std::move(each)));
+  EXPECT_TRUE(event.status.ok());
+  EXPECT_EQ(event.n_blocks, 1u);
+  ASSERT_EQ(event.codes.size(), 5001u);
+  EXPECT_EQ(event.codes[5000], Code::kOk);
+  EXPECT_EQ(rig_.daemon->count(Type::kMatch), 3u) << "2048 ids each";
+}
+
+TEST_F(MatchTest, OfEachIdAnAnswerThatLeavesSomeOutIsNone) {
+  rig_.daemon->hook = [&](const auto& r) {
+    if (r.type != Type::kMatch) return false;
+    const std::vector<wire::TierKind> tiers(2, wire::TierKind::kDram);
+    rig_.daemon->send(0, rig_.daemon->encoder().matched(r.op, {}, tiers));
+    return true;
+  };
+  MatchRequest each = request(0, 3);
+  each.of = MatchOf::kEach;
+  const Event event = rig_.finish(*rig_.core->match(std::move(each)));
+  EXPECT_EQ(event.status.code(), Code::kInvalid);
+  EXPECT_EQ(event.codes, std::vector<Code>(3, Code::kInvalid));
 }
 
 TEST_F(MatchTest, OfEachIdTheReasonIsSaidWhenThereIsNoAnswer) {
@@ -310,13 +336,31 @@ TEST_F(MatchTest, OfEachIdTheReasonIsSaidWhenThereIsNoAnswer) {
   EXPECT_EQ(event.codes, std::vector<Code>(3, Code::kTimedOut));
 }
 
-TEST_F(MatchTest, OfEachIdThereIsALimitAndNoLease) {
-  MatchRequest each = request(0, kEachIdsMax + 1);
+TEST_F(MatchTest, OfEachIdThereIsNoLease) {
+  MatchRequest each = request(0, 2, 1000);
   each.of = MatchOf::kEach;
   EXPECT_EQ(rig_.core->match(std::move(each)).error().code(), Code::kInvalid);
-  each = request(0, 2, 1000);
+}
+
+class OldDaemonTest : public MatchTest {
+ protected:
+  static RigOptions options() {
+    RigOptions options;
+    options.daemon.features = wire::kFeatureCore;
+    return options;
+  }
+  OldDaemonTest() : MatchTest(options()) {}
+};
+
+TEST_F(OldDaemonTest, OneThatKnowsPrefixesOnlyIsNotAskedOfEach) {
+  rig_.put(0, 2);
+  MatchRequest each = request(0, 2);
   each.of = MatchOf::kEach;
-  EXPECT_EQ(rig_.core->match(std::move(each)).error().code(), Code::kInvalid);
+  const Event event = rig_.finish(*rig_.core->match(std::move(each)));
+  EXPECT_EQ(event.status.code(), Code::kUnsupported);
+  EXPECT_EQ(event.codes, std::vector<Code>(2, Code::kUnsupported));
+  EXPECT_EQ(rig_.daemon->count(Type::kMatch), 0u);
+  EXPECT_EQ(match(0, 2).n_blocks, 2u);
 }
 
 }  // namespace

@@ -334,7 +334,7 @@ void ScriptedDaemon::on_hello(Lane& lane, const Received& received) {
   wire::HelloOk ok;
   ok.bulk_lanes_max = static_cast<uint8_t>(options_.bulk_lanes_max);
   ok.slices = 16;
-  ok.features = wire::kFeatureCore;
+  ok.features = options_.features;
   ok.session = session_;
   ok.session_secret = session_ * 7919;
   ok.boot_id = options_.boot_id;
@@ -383,8 +383,8 @@ void ScriptedDaemon::on_match(const Received& received) {
     bool all = true;
     for (uint32_t r = 0; r < ranks; ++r)
       all &= store_.count(BlockId{view.ids[i], r}) > 0;
-    if (!all) break;
-    tiers.push_back(wire::TierKind::kDram);
+    if (!all && view.body.of == wire::MatchOf::kPrefix) break;
+    tiers.push_back(all ? wire::TierKind::kDram : wire::TierKind::kNone);
   }
   wire::Matched matched;
   matched.n_blocks = static_cast<uint32_t>(tiers.size());

@@ -204,7 +204,7 @@ void Run::submit() {
       request.format = format_;
       request.ids = ids_;
       request.count = script_.near(1 + script_.below(kIds));
-      if (request.count > kIds && request.count <= 256) request.count = kIds;
+      if (request.count > kIds && request.count <= (1u << 20)) request.count = kIds;
       request.deadline_ns = deadline;
       size(request);
       return began(varve_exists_submit(client_, &request, &op), op);

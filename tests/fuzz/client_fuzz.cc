@@ -109,12 +109,14 @@ class Run {
   std::vector<uint64_t> leases_;
   bool follows_ = false;      // instead of pulls
   bool lists_holds_ = false;  // instead of matches
+  bool asks_each_ = false;    // by matches
 };
 
 void Run::go() {
   const uint8_t mode = script_.u8();
   follows_ = (mode & 16) != 0;
   lists_holds_ = (mode & 32) != 0;
+  asks_each_ = (mode & 64) != 0;
   const Scheme scheme = (mode & 8) != 0 ? Scheme{2, 1} : Scheme{};  // one stripe, or none
   table_ = *ExtentTable::of(format_.ranks[0], scheme);
   area_bytes_ = table_.block_bytes * kBlocks;
@@ -266,6 +268,10 @@ void Run::submit(uint32_t kind) {
     request.format = format_id_;
     request.ids = ids;
     request.lease_ms = script_.u8();
+    if (asks_each_) {
+      request.of = MatchOf::kEach;
+      request.lease_ms = 0;
+    }
     request.deadline_ns = deadline;
     made = core_->match(request);
   } else if (kind == 1) {
@@ -328,7 +334,9 @@ void Run::say_frame() {
       body.lease = script_.u8();
       body.lease_ms = script_.u32();
       body.boot_id = script_.u8() < 200 ? 1 : 2;
-      return daemon_->send(0, e.matched(op, body, std::vector(count, wire::TierKind::kFlash)));
+      std::vector<wire::TierKind> tiers(count, wire::TierKind::kFlash);
+      if (asks_each_) tiers[0] = wire::TierKind::kNone;
+      return daemon_->send(0, e.matched(op, body, tiers));
     }
     case 1: {
       wire::Pulled body;

@@ -206,6 +206,10 @@ ConstByteSpan Run::well_formed(uint8_t what, uint64_t op) {
   }
   switch (what % 8) {
     case 0:
+      if (what >= 128) {
+        return encoder.match(
+            op, {.format = 1, .count = count, .lease_ms = 0, .of = wire::MatchOf::kEach}, ids);
+      }
       return encoder.match(op, {.format = 1, .count = count, .lease_ms = u8() * 10u}, ids);
     case 1:
       return encoder.renew(op, {.lease = 1 + u8() % 4u, .lease_ms = 1 + u8() * 10u});

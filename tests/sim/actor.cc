@@ -250,6 +250,8 @@ bool Actor::start_other() {
     start_follow();
   } else if (what >= 990) {
     ask_holds();
+  } else if (what >= 970) {
+    start_exists();
   } else {
     return false;
   }
@@ -280,6 +282,7 @@ void Actor::on_event(const Event& event) {
 }
 
 void Actor::on_matched(const Event& event) {
+  if (step_ == Step::kExists) return on_exists(event);
   step_ = Step::kIdle;
   wait_until_ns_ = world_.now_ns() + random_.below(5 * kMillisecond);
   if (!event.status.ok()) return;

@@ -44,6 +44,7 @@ struct ActorStats {
   uint64_t foreign_follows = 0;  // of another domain's push
   uint64_t hedged_extents = 0;
   uint64_t renewed = 0, lapsed = 0, holds = 0;
+  uint64_t existing = 0;  // of ids that were asked for each by itself
 };
 
 class Actor {
@@ -72,6 +73,7 @@ class Actor {
   enum class Step : uint8_t {
     kIdle,
     kMatch,
+    kExists,
     kForeign,
     kRenew,
     kLinger,  // under a lease, before the pull
@@ -86,6 +88,8 @@ class Actor {
   void push_layer();
   void start();
   bool start_other();  // than a match
+  void start_exists();
+  void on_exists(const Event& event);
   void start_follow();
   void check_followed_layer(const Event& event) const;
   void on_followed(const Event& event);

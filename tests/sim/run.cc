@@ -478,6 +478,7 @@ class Run {
       result_.foreign_follows += stats.foreign_follows;
       result_.renewed_leases += stats.renewed;
       result_.holds += stats.holds;
+      result_.existing_ids += stats.existing;
       world_.expect(stats.corrupt_extents == 0, "I1 bytes left the node unverified");
       actor->close();
     }

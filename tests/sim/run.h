@@ -18,7 +18,7 @@ struct RunResult {
   uint64_t renewed_leases = 0, holds = 0, purges = 0, dropped_siblings = 0, drained_targets = 0;
   uint64_t returned_blocks = 0, refused_starts = 0;
   uint64_t late_extents = 0, hedged_extents = 0;  // a reader was told so; it asked for the rest
-  uint64_t ahead_extents = 0;
+  uint64_t ahead_extents = 0, existing_ids = 0;
 };
 
 // What is counted. Many seeds in which one of these never happened test nothing of it.
@@ -31,6 +31,7 @@ inline constexpr RunCount kRunCounts[] = {
     {&RunResult::target_faults, "target faults"},
     {&RunResult::pushed_blocks, "blocks pushed"},
     {&RunResult::hit_blocks, "hit"},
+    {&RunResult::existing_ids, "said to exist"},
     {&RunResult::pulled_blocks, "pulled"},
     {&RunResult::rebuilt_extents, "extents rebuilt"},
     {&RunResult::repaired_blocks, "blocks repaired"},

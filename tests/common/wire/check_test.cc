@@ -240,12 +240,22 @@ TEST(Check, AGrantHasAnAttemptAndARefusalHasNoAnswers) {
   EXPECT_FALSE(check(refused).ok());
 }
 
+TEST(Check, AMatchOfEachHasNoLease) {
+  EXPECT_TRUE(accepts(valid_match(), [](Match& b) { b.lease_ms = 5; }));
+  EXPECT_TRUE(accepts(valid_match(), [](Match& b) { b.of = MatchOf::kEach; }));
+  EXPECT_FALSE(accepts(valid_match(), [](Match& b) {
+    b.of = MatchOf::kEach;
+    b.lease_ms = 5;
+  }));
+  EXPECT_FALSE(accepts(valid_match(), [](Match& b) { b.of = MatchOf{2}; }));
+}
+
 TEST(Check, ReservedFieldsAreZero) {
   EXPECT_FALSE(accepts(Hello(), [](Hello& b) { b.reserved[5] = 1; }));
   EXPECT_FALSE(accepts(HelloOk(), [](HelloOk& b) { b.reserved0 = 1; }));
   EXPECT_FALSE(accepts(FormatBody{1, 0}, [](FormatBody& b) { b.reserved = 1; }));
   EXPECT_FALSE(accepts(FormatOk(), [](FormatOk& b) { b.reserved[2] = 1; }));
-  EXPECT_FALSE(accepts(valid_match(), [](Match& b) { b.reserved = 1; }));
+  EXPECT_FALSE(accepts(valid_match(), [](Match& b) { b.reserved[2] = 1; }));
   EXPECT_FALSE(accepts(Matched(), [](Matched& b) { b.reserved0 = 1; }));
   EXPECT_FALSE(accepts(Matched(), [](Matched& b) { b.reserved1 = 1; }));
   EXPECT_FALSE(accepts(Released(), [](Released& b) { b.reserved[6] = 1; }));

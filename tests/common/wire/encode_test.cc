@@ -35,6 +35,18 @@ TEST(Encode, EveryFrameHasItsGoldenBytes) {
   }
 }
 
+// Packed by hand from docs/WIRE.md: the golden MATCH but for what is asked for.
+TEST(Encode, AMatchOfEachIsAMatchWithAOneAtTwelve) {
+  std::string expected = golden_vectors().at("MATCH");
+  expected.replace(2 * (16 + 8), 10, "0000000001");
+  std::vector<std::byte> buffer(kHeadBytesMax);
+  const BaseId ids[] = {sample_digest(1), sample_digest(2), sample_digest(3)};
+  Match match;
+  match.format = 5;
+  match.of = MatchOf::kEach;
+  EXPECT_EQ(to_hex(Encoder(buffer).match(4, match, ids)), expected);
+}
+
 TEST(Encode, TheLargestFramesFitAHead) {
   std::vector<std::byte> buffer(kHeadBytesMax);
   Encoder encoder(buffer);

@@ -163,6 +163,12 @@ TEST(Index, MatchAgreesWithRanksOfOnRandomBatches) {
     while (expected < ids.size() && (index.ranks_of(kDomainDefault, ids[expected]) & mask) == mask)
       ++expected;
     ASSERT_EQ(index.match(kDomainDefault, ids, rank_count), expected);
+    std::vector<uint32_t> slots(ids.size(), 7);
+    index.match_each(kDomainDefault, ids, rank_count, slots);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const bool whole = (index.ranks_of(kDomainDefault, ids[i]) & mask) == mask;
+      ASSERT_EQ(slots[i], whole ? *index.base_slot(kDomainDefault, ids[i]) : ~0u);
+    }
   }
 }
 

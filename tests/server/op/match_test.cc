@@ -21,6 +21,31 @@ TEST(Match, AnswersTheLeadingBlocksAndNothingBehindTheFirstMiss) {
   rig.expect_at_rest();
 }
 
+TEST(Match, OfEachItAnswersEveryIdByItself) {
+  RigOptions options;
+  options.ranks = 2;
+  Rig rig(options);
+  rig.push({1, 2, 4, 5}, 0);
+  rig.push({1, 4, 5}, 1);
+  rig.drop_from_dram(4, 1);
+  const Rig::Matched matched = rig.match({0, 1, 2, 3, 4, 5, 5}, 0, wire::MatchOf::kEach);
+  EXPECT_EQ(matched.tiers, (std::vector<TierKind>{TierKind::kNone, TierKind::kDram, TierKind::kNone,
+                                                  TierKind::kNone, TierKind::kFlash,
+                                                  TierKind::kDram, TierKind::kDram}));
+  EXPECT_EQ(matched.lease, 0u);
+  rig.expect_at_rest();
+}
+
+TEST(Match, OfEachWhatIsLostOrNotReadYetIsNotThere) {
+  Rig rig;
+  rig.push({0, 1, 2});
+  rig.drop_from_dram(1);
+  rig.lose(1, 0);
+  EXPECT_EQ(rig.match({0, 1, 2}, 0, wire::MatchOf::kEach).tiers,
+            (std::vector<TierKind>{TierKind::kDram, TierKind::kNone, TierKind::kDram}));
+  rig.expect_at_rest();
+}
+
 TEST(Match, NamesTheTierOfEachBlock) {
   Rig rig;
   rig.push({0, 1});
@@ -97,6 +122,23 @@ TEST(Match, FeedsRecencyFromLeafToRoot) {
   EXPECT_EQ(order, (std::vector<BaseId>{rig.id(2), rig.id(1), rig.id(0)}));
 }
 
+TEST(Match, OfEachItFeedsRecencyOfWhatIsThere) {
+  RigOptions options;
+  options.targets = 1;
+  options.op.slices = 1;
+  Rig rig(options);
+  rig.push({0});
+  rig.push({1});
+  rig.push({2});
+  rig.match({0, 9, 1}, 0, wire::MatchOf::kEach);
+  std::vector<BaseId> order;
+  for (uint32_t slot = rig.eviction->victim(0, kNoSlot); slot != kNoSlot;
+       slot = rig.eviction->victim(0, slot)) {
+    order.push_back(rig.index.block_at(slot, 0).base);
+  }
+  EXPECT_EQ(order, (std::vector<BaseId>{rig.id(2), rig.id(1), rig.id(0)}));
+}
+
 TEST(Match, SaysWhenTheIndexIsStillBeingRebuilt) {
   Rig rig;
   rig.flash.is_recovering = true;
@@ -120,6 +162,8 @@ TEST(Match, AnIdOfAnotherDomainIsAMissAndPinsNothing) {
   const Rig::Matched none = rig.match({1, 2}, 500);
   EXPECT_EQ(none.found(), 0u);
   EXPECT_EQ(none.lease, 0u);
+  EXPECT_EQ(rig.match({1, 2}, 0, wire::MatchOf::kEach).tiers,
+            std::vector<TierKind>(2, TierKind::kNone));
   rig.push({1});
   EXPECT_EQ(rig.match({1, 2}).found(), 1u);
   const Rig::Matched leased = rig.match({1}, 500);

@@ -236,7 +236,7 @@ uint32_t Rig::Matched::found() const {
   return n;
 }
 
-Rig::Matched Rig::match(const std::vector<uint32_t>& blocks, uint32_t lease_ms) {
+Rig::Matched Rig::match(const std::vector<uint32_t>& blocks, uint32_t lease_ms, wire::MatchOf of) {
   Matched result;
   auto request = std::make_unique<RequestIds>();
   fill_request(*request, blocks);
@@ -245,6 +245,7 @@ Rig::Matched Rig::match(const std::vector<uint32_t>& blocks, uint32_t lease_ms) 
   part.request = request.get();
   part.end = request->count;
   part.rank_count = options.ranks;
+  part.of = of;
   part.lease_ms = lease_ms;
   part.tiers = result.tiers.data();
   ask(part);

@@ -91,7 +91,8 @@ class Rig {
     LeaseId lease = 0;
     uint32_t found() const;
   };
-  Matched match(const std::vector<uint32_t>& blocks, uint32_t lease_ms = 0);
+  Matched match(const std::vector<uint32_t>& blocks, uint32_t lease_ms = 0,
+                wire::MatchOf of = wire::MatchOf::kPrefix);
   void release(LeaseId lease, uint32_t keep_below = 0);
   void gone();
 

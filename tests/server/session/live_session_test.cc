@@ -69,7 +69,7 @@ TEST(LiveSession, FramesOnTheWrongLaneOrSideCloseIt) {
   const std::pair<const char*, Send> cases[] = {
       {"match on bulk",
        [](TestClient& c) {
-         c.bulk[0]->send(c.encoder().match(9, {1, 1, 0, 0}, ids_of(1)));
+         c.bulk[0]->send(c.encoder().match(9, {.format = 1, .count = 1}, ids_of(1)));
        }},
       {"ping on bulk", [](TestClient& c) { c.bulk[0]->send(c.encoder().ping(9, {})); }},
       {"credit on bulk", [](TestClient& c) { c.bulk[0]->send(c.encoder().credit(9, {})); }},
@@ -124,7 +124,7 @@ TEST(LiveSession, TruncatedAndChangedFramesNeverHarmTheServer) {
       heads.emplace_back(head.begin(), head.end());
     };
     keep(encoder.format(1, small_format().encode()));
-    keep(encoder.match(2, {1, 2, 1000, 0}, ids_of(2)));
+    keep(encoder.match(2, {.format = 1, .count = 2, .lease_ms = 1000}, ids_of(2)));
     keep(encoder.release(3, {7}));
     wire::Reserve reserve;
     reserve.format = 1;

@@ -29,6 +29,45 @@ TEST(Match, TheMergedPrefixEndsAtTheFirstMissOfAnyHome) {
     EXPECT_EQ(view.tiers[i], wire::TierKind::kDram);
 }
 
+TEST(Match, OfEachTheTiersOfAllIdsAreMergedAndCounted) {
+  World world(4);
+  TestClient client(world);
+  EXPECT_NE(client.welcome.features & wire::kFeatureEach, 0u);
+  const uint32_t format = client.register_format(small_format());
+  const auto ids = ids_of(wire::kIdsMax);
+  know(world, ids, 1, 2, wire::TierKind::kFlash);
+  know(world, ids, 7, 10);
+  know(world, ids, 2047, 2048);
+  const auto view = client.wait<wire::MatchedView>(client.match_each(format, ids));
+  EXPECT_EQ(view.body.code, 0);
+  EXPECT_EQ(view.body.lease, 0u);
+  EXPECT_GT(view.body.last_layer_ns, 0u);
+  ASSERT_EQ(view.tiers.size(), wire::kIdsMax);
+  for (uint32_t i = 0; i < wire::kIdsMax; ++i) {
+    const bool dram = (i >= 7 && i < 10) || i == 2047;
+    const auto expected = i == 1 ? wire::TierKind::kFlash
+                          : dram ? wire::TierKind::kDram
+                                 : wire::TierKind::kNone;
+    EXPECT_EQ(view.tiers[i], expected) << i;
+  }
+  EXPECT_EQ(world.metric("varve_match_hits_total", "tier=\"dram\""), 4);
+  EXPECT_EQ(world.metric("varve_match_hits_total", "tier=\"flash\""), 1);
+  EXPECT_EQ(world.metric("varve_match_misses_total"), 2043);
+}
+
+TEST(Match, OfEachAHomeThatFailsFailsItWhole) {
+  World world(4);
+  TestClient client(world);
+  const uint32_t format = client.register_format(small_format());
+  const auto ids = ids_of(50);
+  know(world, ids, 0, 50);
+  world.homes[1]->fail_next = Status::overloaded("busy");
+  const auto view = client.wait<wire::MatchedView>(client.match_each(format, ids));
+  EXPECT_EQ(view.body.code, static_cast<uint8_t>(Code::kOverloaded));
+  EXPECT_EQ(view.body.n_blocks, 0u);
+  EXPECT_EQ(world.metric("varve_match_refused_ids_total"), 50);
+}
+
 TEST(Match, EightHundredIdsGoInOneCallAndDuplicatesAreLikeAnyOther) {
   World world(4);
   TestClient client(world);

@@ -179,6 +179,14 @@ uint64_t TestClient::match(uint32_t handle, const std::vector<BaseId>& ids, uint
   return next_op++;
 }
 
+uint64_t TestClient::match_each(uint32_t handle, const std::vector<BaseId>& ids) {
+  wire::Match body;
+  body.format = handle;
+  body.of = wire::MatchOf::kEach;
+  urgent->send(encoder().match(next_op, body, ids));
+  return next_op++;
+}
+
 uint64_t TestClient::reserve(uint32_t handle, const std::vector<BaseId>& ids, uint32_t hold_ms,
                              uint32_t rank) {
   wire::Reserve body;

@@ -158,6 +158,7 @@ class TestClient {
   wire::Encoder encoder() { return wire::Encoder(buffer_); }
 
   uint64_t match(uint32_t format, const std::vector<BaseId>& ids, uint32_t lease_ms = 0);
+  uint64_t match_each(uint32_t format, const std::vector<BaseId>& ids);
   uint64_t reserve(uint32_t format, const std::vector<BaseId>& ids, uint32_t hold_ms = 10000,
                    uint32_t rank = 0);
   uint64_t pull(uint32_t format, const std::vector<BaseId>& ids, uint64_t lease = 0,
