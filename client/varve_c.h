@@ -13,7 +13,15 @@
 // takes, varve_close as it says, and those marked "set-up" for a turn of the client's thread
 // (microseconds, as a rule).
 //
-// Threads. Every call but varve_free may be made by any thread at any time, on one client too.
+// Threads. Every call but varve_free may be made by any thread at any time, on one client too. What
+// a call writes into is its caller's to keep from other threads.
+//
+// Statuses. "Fails:" above a call names every status but VARVE_OK that it answers. "The usual" are
+// VARVE_INVALID (a null client or an argument that is wrong), VARVE_CLOSED, VARVE_FORKED and
+// VARVE_INTERNAL (no memory). "Ends:" above a submit names those of its completion besides VARVE_OK
+// and the usual of any op: VARVE_CANCELLED, VARVE_TIMED_OUT, VARVE_UNAVAILABLE, VARVE_UNAUTHORIZED,
+// VARVE_INVALID (what only the client's thread can see), and VARVE_OVERLOADED and VARVE_QUOTA
+// (ops_max ops are in flight, or the daemon refused until the deadline).
 //
 // Lifetime. What a request points to is copied before its call returns. The memory of blocks is the
 // exception: it stays until the op has ended, that is, until its completion is there or
@@ -115,11 +123,12 @@ typedef struct varve_follow_tag {
 
 // ---- the library ---------------------------------------------------------------------------
 
-VARVE_API const char* varve_version(void);  // "0.1.0"; static
-// What a status means, in a few words; static, never null.
+// "0.1.0"; static. Never fails.
+VARVE_API const char* varve_version(void);
+// What a status means, in a few words; static, never null. Never fails.
 VARVE_API const char* varve_strerror(varve_status status);
 // Why the last call of this thread that failed did so, cause and remedy; "" when none has failed.
-// Good until the thread's next call that fails.
+// Good until the thread's next call that fails. Never fails.
 VARVE_API const char* varve_last_error(void);
 
 // Bits of varve_capabilities(): what this build can do. A bit that is not set is refused by name,
@@ -142,6 +151,15 @@ VARVE_API const char* varve_last_error(void);
 #define VARVE_CAN_SHARED_REGIONS (1ull << 25)  // VARVE_MEMORY_SHARED
 #define VARVE_CAN_PREFETCH (1ull << 26)        // VARVE_MATCH_PREFETCH
 #define VARVE_CAN_BOUNCE (1ull << 27)          // buffers outside of every region
+// Nor set by this version, which has no call for them; what an engine does instead:
+#define VARVE_CAN_TOUCH (1ull << 32)        // a match or exists of the ids keeps them as recent
+#define VARVE_CAN_REPORT_BAD (1ull << 33)   // varve_purge_submit of the block, so that none has it
+#define VARVE_CAN_PRIORITY (1ull << 34)     // of a match: all are alike; slack_ns orders pulls
+#define VARVE_CAN_PIN (1ull << 35)          // a lease, renewed while it is needed
+#define VARVE_CAN_SHOULD_LOAD (1ull << 36)  // the estimates of a match against its own prefill rate
+#define VARVE_CAN_READY_EVENT (1ull << 37)  // varve_push_layer once its event of the GPU has come
+#define VARVE_CAN_PULL_TIERS (1ull << 38)   // where pulled blocks came from; a match says before
+// Which of the above this build can do. Never fails.
 VARVE_API uint64_t varve_capabilities(void);
 
 // ---- a client ------------------------------------------------------------------------------
@@ -179,23 +197,27 @@ enum { VARVE_LOG_DEBUG = 1, VARVE_LOG_INFO = 2, VARVE_LOG_WARN = 3, VARVE_LOG_ER
 // Sets the field of that name from text, as engines have it in their own configuration. Bytes take
 // KiB, MiB, GiB; durations want ns, us, ms or s; log_level takes debug, info, warn, error;
 // hedge_percent and breaker_failures take none. VARVE_INVALID for an unknown name, a text that does
-// not parse or does not fit: *options is as before then.
+// not parse or does not fit: *options is as before then. Fails: VARVE_INVALID, VARVE_INTERNAL.
 VARVE_API varve_status varve_options_set(varve_options* options, const char* name,
                                          const char* text);
 
 // Starts the client's thread and connects in the background: a daemon that is down is no error.
-// Null options: the defaults. VARVE_INVALID for options that cannot work or a name that has no
-// address. Close it, then free it.
+// Null options: the defaults. Close it, then free it. Fails: VARVE_INVALID for options that cannot
+// work or a name that has no address; VARVE_UNSUPPORTED a field of a later version; VARVE_IO the
+// system has no descriptor left; VARVE_INTERNAL neither thread nor memory.
 VARVE_API varve_status varve_open(const varve_options* options, varve_client** client);
 // Ends the session: ops in flight are cancelled and quiesced, waiting calls return, leases end, the
 // thread stops. Blocks; at most fence_ns_max + 1 s. From then on calls answer VARVE_CLOSED.
-// Completions that nobody took are gone. Closing again is VARVE_OK.
+// Completions that nobody took are gone. Closing again is VARVE_OK. Fails: VARVE_INVALID (null),
+// VARVE_FORKED, VARVE_INTERNAL.
 VARVE_API varve_status varve_close(varve_client* client);
 // Closes it if need be and gives its memory back; null is fine. No other call of the client may be
-// under way, or come later.
+// under way, or come later. Never fails.
 VARVE_API void varve_free(varve_client* client);
 
-// Blocks until there is a session; else VARVE_TIMED_OUT or why there is none.
+// Blocks until there is a session. Fails: the usual; VARVE_TIMED_OUT, or why there is none:
+// VARVE_UNAVAILABLE, VARVE_UNAUTHORIZED the token, VARVE_UNSUPPORTED the daemon's version,
+// VARVE_OVERLOADED all its sessions are taken, VARVE_IO, VARVE_CORRUPT it says what is no frame.
 VARVE_API varve_status varve_wait_ready(varve_client* client, uint64_t timeout_ns);
 enum {
   VARVE_STATE_CONNECTING = 0,
@@ -204,7 +226,7 @@ enum {
   VARVE_STATE_CLOSED = 3
 };
 // *state as above; `why` receives the last reason of not being ready, for people, cut to why_bytes
-// with its ending zero (null and 0: not wanted).
+// with its ending zero (null and 0: not wanted). Fails: the usual.
 VARVE_API varve_status varve_state(varve_client* client, uint32_t* state, char* why,
                                    size_t why_bytes);
 
@@ -228,6 +250,7 @@ typedef struct varve_stats {
   uint64_t breaker_opens, breaker_answers, breaker_probes;
   uint64_t tags_forgotten;  // answers that made room for others, see varve_match_peek
 } varve_stats;
+// Fails: the usual.
 VARVE_API varve_status varve_stats_read(varve_client* client, varve_stats* stats);
 
 // ---- formats and base ids ------------------------------------------------------------------
@@ -284,10 +307,11 @@ typedef struct varve_format_desc {
 } varve_format_desc;
 
 // Set-up. The same description gives the same format. What the daemon says of it comes with the
-// first op: VARVE_UNSUPPORTED when its targets cannot hold such blocks. At most 256 of a client.
+// first op: VARVE_UNSUPPORTED when its targets cannot hold such blocks. Fails: the usual;
+// VARVE_UNSUPPORTED a field of a later version; VARVE_OVERLOADED 256 are registered.
 VARVE_API varve_status varve_format_register(varve_client* client, const varve_format_desc* desc,
                                              varve_format* format);
-// The 32-byte digest of the description, the same on every machine.
+// The 32-byte digest of the description, the same on every machine. Fails: the usual.
 VARVE_API varve_status varve_format_fingerprint(varve_client* client, varve_format format,
                                                 varve_id* fingerprint);
 
@@ -307,13 +331,14 @@ typedef struct varve_tokens {
   size_t extra_count;
 } varve_tokens;
 // Set-up. The ids of the whole runs of tokens_per_block tokens, chained on `parent`: as a sequence
-// grows, the last id goes in as the next parent. VARVE_UNAVAILABLE before the first session, as the
-// salt of the domain is the daemon's; VARVE_INVALID with *count = the room that is needed when
-// `capacity` is too small.
+// grows, the last id goes in as the next parent. Fails: the usual, VARVE_INVALID with *count = the
+// room that is needed when `capacity` is too small; VARVE_UNAVAILABLE before the first session, as
+// the salt of the domain is the daemon's; VARVE_UNSUPPORTED a field of a later version.
 VARVE_API varve_status varve_base_ids(varve_client* client, const varve_tokens* tokens,
                                       varve_id* ids, size_t capacity, size_t* count);
-// Set-up. The id of a run that the engine already has a stable content hash of, 16 to 64 bytes:
-// one that is chained over the prefix and equal in every process.
+// Set-up. The id of a run that the engine already has a stable content hash of, 16 to 64 bytes: one
+// that is chained over the prefix and equal in every process. Fails: the usual; VARVE_UNAVAILABLE
+// before the first session.
 VARVE_API varve_status varve_base_id_of_hash(varve_client* client, varve_format format,
                                              const void* hash, size_t hash_bytes, varve_id* id);
 
@@ -330,10 +355,12 @@ typedef struct varve_region_desc {
   void* data;
   uint64_t bytes;
 } varve_region_desc;
-// Set-up. The memory stays where it is until it is unregistered. At most 4096 at a time.
+// Set-up. The memory stays where it is until it is unregistered. Fails: the usual;
+// VARVE_UNSUPPORTED this kind of memory, or a field of a later version; VARVE_OVERLOADED 4096 are
+// registered.
 VARVE_API varve_status varve_region_register(varve_client* client, const varve_region_desc* desc,
                                              varve_region* region);
-// Set-up. VARVE_OVERLOADED while an op uses it: quiesce the op, then again.
+// Set-up. Fails: the usual; VARVE_OVERLOADED while an op uses it: quiesce the op, then again.
 VARVE_API varve_status varve_region_unregister(varve_client* client, varve_region region);
 
 // Where one layer of all blocks lies: slot s begins at region + offset + s * stride and is
@@ -352,10 +379,11 @@ typedef struct varve_layout_desc {
   uint32_t layer_count;  // as many as the rank has
   const varve_layer_layout* layers;
 } varve_layout_desc;
-// Regions and bounds are looked at by the op that uses it, for its slots. At most 4096.
+// Regions and bounds are looked at by the op that uses it, for its slots. Fails: the usual;
+// VARVE_UNSUPPORTED a field of a later version; VARVE_OVERLOADED 4096 are defined.
 VARVE_API varve_status varve_layout_define(varve_client* client, const varve_layout_desc* desc,
                                            varve_layout* layout);
-// VARVE_OVERLOADED while an op uses it.
+// Fails: the usual; VARVE_OVERLOADED while an op uses it.
 VARVE_API varve_status varve_layout_undefine(varve_client* client, varve_layout layout);
 
 // Instead of a layout: the address of each layer of each block, block by block, as engines have
@@ -395,7 +423,10 @@ typedef struct varve_match_request {
 } varve_match_request;
 // How many of the first blocks every rank has. With a tag that is not answered yet the op that asks
 // already is returned, whatever else this request says; with one that is answered it is asked anew
-// and the answer of before is forgotten (its lease, if any, is still the caller's).
+// and the answer of before is forgotten (its lease, if any, is still the caller's). Fails: the
+// usual; VARVE_UNSUPPORTED a flag or a field of a later version; VARVE_OVERLOADED 4096 tags wait
+// for their answer, or 65536 completions for varve_poll. Ends: VARVE_UNSUPPORTED the daemon cannot
+// hold the format.
 VARVE_API varve_status varve_match_submit(varve_client* client, const varve_match_request* request,
                                           varve_op* op);
 
@@ -417,10 +448,12 @@ typedef struct varve_match_answer {
 enum { VARVE_TIER_NONE = 0, VARVE_TIER_DRAM = 1, VARVE_TIER_FLASH = 2, VARVE_TIER_OBJECT = 3 };
 // What is known of a tag: VARVE_OK and the answer, VARVE_PENDING or VARVE_UNKNOWN. Reads memory and
 // the clock only: no lock, no waiting. An answer stays until it is forgotten; of 4096 tags the one
-// answered longest ago makes room for a new one (counted in tags_forgotten).
+// answered longest ago makes room for a new one (counted in tags_forgotten). Fails: the usual;
+// VARVE_PENDING, VARVE_UNKNOWN.
 VARVE_API varve_status varve_match_peek(varve_client* client, uint64_t tag,
                                         varve_match_answer* answer);
 // Drops the answer of a tag, and cancels it when there is none yet. Its lease is not released.
+// Fails: the usual.
 VARVE_API varve_status varve_match_forget(varve_client* client, uint64_t tag);
 
 typedef struct varve_exists_request {
@@ -434,15 +467,19 @@ typedef struct varve_exists_request {
 } varve_exists_request;
 // The completion's bitmap, codes and tiers say of each id whether every rank has it, whatever is
 // missing before it; hit_count how many there are. A round trip for each 2048 ids, as a match.
+// Fails: the usual; VARVE_UNSUPPORTED a field of a later version; VARVE_OVERLOADED 65536
+// completions wait for varve_poll. Ends: VARVE_UNSUPPORTED the daemon cannot hold the format, or is
+// older than this question.
 VARVE_API varve_status varve_exists_submit(varve_client* client,
                                            const varve_exists_request* request, varve_op* op);
 
-// Asks for `lease_ms` from now. The daemon bounds it; the completion says what is left.
+// Asks for `lease_ms` from now. The daemon bounds it; the completion says what is left. Fails: the
+// usual; VARVE_OVERLOADED 65536 completions wait for varve_poll. Ends: VARVE_TIMED_OUT it is over.
 VARVE_API varve_status varve_lease_renew(varve_client* client, varve_lease lease, uint32_t lease_ms,
                                          uint64_t tag, varve_op* op);
-// Gives it up. 0 and leases that are over are fine.
+// Gives it up. 0 and leases that are over are fine. Fails: the usual.
 VARVE_API varve_status varve_lease_release(varve_client* client, varve_lease lease);
-// Set-up. *left_ns is 0 when it is over, or none of ours.
+// Set-up. *left_ns is 0 when it is over, or none of ours. Fails: the usual.
 VARVE_API varve_status varve_lease_left(varve_client* client, varve_lease lease, uint64_t* left_ns);
 
 // ---- pull, follow, push --------------------------------------------------------------------
@@ -465,7 +502,10 @@ typedef struct varve_pull_request {
   uint64_t tag;
 } varve_pull_request;
 // Layers come in order, each verified; see varve_wait_layer. Slots of blocks that fail hold nothing
-// that is of use.
+// that is of use. Fails: the usual; VARVE_UNSUPPORTED a flag or a field of a later version;
+// VARVE_OVERLOADED 4096 pulls and follows or 65536 completions wait for varve_poll. Ends:
+// VARVE_TIMED_OUT the lease is over too; VARVE_UNSUPPORTED the daemon cannot hold the format; of
+// blocks VARVE_MISS, VARVE_CORRUPT, VARVE_IO too.
 VARVE_API varve_status varve_pull_submit(varve_client* client, const varve_pull_request* request,
                                          varve_op* op);
 
@@ -484,7 +524,8 @@ typedef struct varve_follow_request {
 // A pull of what another client still pushes: layers come as they are pushed. What came counts only
 // when the completion says VARVE_OK of its block: the push may yet fail. Codes of blocks besides
 // those of a pull: VARVE_CANCELLED its push was given up, VARVE_TIMED_OUT it did not end in its
-// time, VARVE_MISS no such push.
+// time, VARVE_MISS no such push. Fails: as varve_pull_submit, the usual; VARVE_UNSUPPORTED,
+// VARVE_OVERLOADED. Ends: as that.
 VARVE_API varve_status varve_follow_submit(varve_client* client,
                                            const varve_follow_request* request, varve_op* op);
 
@@ -498,26 +539,32 @@ typedef struct varve_push_request {
 } varve_push_request;
 // Writes blocks once: one that exists is VARVE_OK and costs no bytes. Without VARVE_PUSH_FINAL each
 // layer leaves when varve_push_layer says that it is final in all blocks; after the last one the op
-// commits by itself, until then no match sees it. Give it up with varve_cancel.
+// commits by itself, until then no match sees it. Give it up with varve_cancel. Fails: the usual;
+// VARVE_UNSUPPORTED a flag or a field of a later version; VARVE_OVERLOADED 65536 completions wait
+// for varve_poll. Ends: VARVE_UNSUPPORTED the daemon cannot hold the format; of blocks
+// VARVE_NO_SPACE, VARVE_CORRUPT (a checksum of what arrived), VARVE_IO too.
 VARVE_API varve_status varve_push_submit(varve_client* client, const varve_push_request* request,
                                          varve_op* op);
-// Any order; VARVE_NONE = every layer. VARVE_UNKNOWN when the op has ended.
+// Any order; VARVE_NONE = every layer. Fails: the usual; VARVE_UNKNOWN when the completion was
+// taken. A layer that the format does not have ends the op with VARVE_CANCELLED.
 VARVE_API varve_status varve_push_layer(varve_client* client, varve_op op, uint32_t layer);
 
 // Of a pull or follow: how many layers, from layer_first on, are in place. Never falls, reads
-// memory only. VARVE_UNKNOWN once its completion was taken.
+// memory only. Fails: the usual; VARVE_UNKNOWN once its completion was taken.
 VARVE_API varve_status varve_layers_done(varve_client* client, varve_op op, uint32_t* layers);
 // Blocks until `layer` is in place. VARVE_OK: of every block. VARVE_PARTIAL: of those whose bit is
 // set, bit i of byte i / 8 (null: not wanted; bitmap_bytes at least (count + 7) / 8). The op's own
-// status when it ended before; VARVE_TIMED_OUT: it goes on, varve_quiesce ends it.
+// status when it ended before; VARVE_TIMED_OUT: it goes on, varve_quiesce ends it. Fails: the
+// usual; VARVE_PARTIAL, VARVE_TIMED_OUT, VARVE_UNKNOWN no such op or taken, and how the op ended.
 VARVE_API varve_status varve_wait_layer(varve_client* client, varve_op op, uint32_t layer,
                                         uint64_t timeout_ns, uint8_t* bitmap, size_t bitmap_bytes);
 
-// Ends soon, with its completion (VARVE_CANCELLED unless it was done). No such op: nothing.
+// Ends soon, with its completion (VARVE_CANCELLED unless it was done). No such op: nothing. Fails:
+// the usual.
 VARVE_API varve_status varve_cancel(varve_client* client, varve_op op);
 // Cancels it and blocks until it has ended: from then on nothing touches its memory. Its completion
 // is still to be taken. VARVE_TIMED_OUT: not yet; with at least fence_ns_max that does not happen
-// while the client's thread gets a core.
+// while the client's thread gets a core. Fails: the usual; VARVE_TIMED_OUT.
 VARVE_API varve_status varve_quiesce(varve_client* client, varve_op op, uint64_t timeout_ns);
 
 // ---- purge, holds --------------------------------------------------------------------------
@@ -534,6 +581,9 @@ typedef struct varve_purge_request {
 } varve_purge_request;
 // Ends blocks for good, every rank of them: from the completion on none is found, and none comes
 // back after any restart. Leases do not protect from it. Goes on at the daemon when cancelled.
+// Fails: the usual; VARVE_UNSUPPORTED a field of a later version; VARVE_OVERLOADED 65536
+// completions wait for varve_poll. Ends: VARVE_NO_SPACE no generation or no room for records of
+// purges is left; VARVE_UNAVAILABLE, VARVE_TIMED_OUT some of it may be unreachable already.
 VARVE_API varve_status varve_purge_submit(varve_client* client, const varve_purge_request* request,
                                           varve_op* op);
 
@@ -548,7 +598,8 @@ typedef struct varve_hold {
   uint32_t kind;
   char name[56];  // of its client, as that gave it: escape before showing
 } varve_hold;
-// What all clients of the daemon keep from being evicted, or reserved: for tools.
+// What the clients of one's own domain keep from being evicted, or reserved: for tools. Fails: the
+// usual; VARVE_OVERLOADED 65536 completions wait for varve_poll. Ends: nothing more.
 VARVE_API varve_status varve_holds_submit(varve_client* client, uint64_t deadline_ns, uint64_t tag,
                                           varve_op* op);
 
@@ -605,19 +656,19 @@ typedef struct varve_completion {
 } varve_completion;
 
 // Readable while varve_poll has something; the client's, closed with it. -1 and a reason in
-// varve_last_error() when there is none.
+// varve_last_error() when there is none. Fails: -1.
 VARVE_API int varve_event_fd(varve_client* client);
 // Takes up to `capacity` completions, oldest first, without waiting; *count may be 0. The first
 // one's struct_size is the size of each: VARVE_INIT(&completions[0]) is enough. Give each back with
-// varve_completion_clear.
+// varve_completion_clear. Fails: the usual.
 VARVE_API varve_status varve_poll(varve_client* client, varve_completion* completions,
                                   size_t capacity, size_t* count);
 // Blocks until `op` has ended and takes its completion; what VARVE_TELL_* brought of it and nobody
-// took goes too. VARVE_TIMED_OUT: not yet. VARVE_UNKNOWN: no such op, or taken.
+// took goes too. Fails: the usual; VARVE_TIMED_OUT not yet; VARVE_UNKNOWN no such op, or taken.
 VARVE_API varve_status varve_wait(varve_client* client, varve_op op, uint64_t timeout_ns,
                                   varve_completion* completion);
 // Gives back what the completion points to, and zeroes it but for struct_size. Null and a zeroed
-// one are fine; needs no client and works after its end.
+// one are fine; needs no client and works after its end. Never fails.
 VARVE_API void varve_completion_clear(varve_completion* completion);
 
 #ifdef __cplusplus

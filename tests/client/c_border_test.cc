@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <string>
 #include <thread>
 
 namespace varve {
@@ -15,6 +17,61 @@ TEST(CBorderTest, EveryStatusHasWords) {
   for (varve_status s = VARVE_MISS; s <= VARVE_FORKED; ++s)
     EXPECT_STRNE(varve_strerror(s), varve_strerror(-1)) << s;
   EXPECT_STREQ(varve_strerror(12345), varve_strerror(-1));
+}
+
+// A declaration of varve_c.h, and the comment above it as one line.
+struct Declared {
+  std::string comment, text;
+};
+std::vector<Declared> declarations() {
+  std::ifstream file("client/varve_c.h");
+  std::vector<Declared> all;
+  std::string comment, line;
+  while (std::getline(file, line)) {
+    if (line.starts_with("//")) {
+      comment += line.substr(2);
+    } else if (line.starts_with("VARVE_API ")) {
+      std::string text = line;
+      while (text.find(';') == std::string::npos && std::getline(file, line))
+        text += line;
+      all.push_back({comment, text});
+      comment.clear();
+    } else {
+      comment.clear();
+    }
+  }
+  return all;
+}
+
+TEST(CBorderTest, EveryCallSaysAboveItHowItFails) {
+  const std::vector<Declared> all = declarations();
+  ASSERT_EQ(all.size(), 40u) << "count the new one here";
+  for (const auto& [comment, text] : all) {
+    SCOPED_TRACE(text);
+    const auto says = [&](const char* what) { return comment.find(what) != std::string::npos; };
+    const auto takes = [&](const char* what) { return text.find(what) != std::string::npos; };
+    const bool is_void =
+        takes("VARVE_API void") || takes("VARVE_API const char*") || takes("VARVE_API uint64_t");
+    EXPECT_EQ(says("Never fails."), is_void);
+    if (!takes("VARVE_API varve_status ")) continue;
+    EXPECT_TRUE(says("Fails: "));
+    if (takes("(varve_client* client") && !takes("varve_close(")) {
+      EXPECT_TRUE(says("the usual"));
+    }
+    // A struct that may be of a later version than the library.
+    if (takes("_request* request") || takes("_desc* desc") || takes("const varve_options*") ||
+        takes("varve_tokens* tokens")) {
+      EXPECT_TRUE(says("VARVE_UNSUPPORTED"));
+    }
+    if (takes("varve_op* op")) {  // a submit: the queue of completions may be full
+      EXPECT_TRUE(says("VARVE_OVERLOADED"));
+      EXPECT_TRUE(says("Ends: "));
+    }
+    if (takes("timeout_ns")) {
+      EXPECT_TRUE(says("Blocks until") || says("blocks until"));
+      EXPECT_TRUE(says("VARVE_TIMED_OUT"));
+    }
+  }
 }
 
 TEST(CBorderTest, AStructOfNoVersionIsRefused) {
