@@ -108,6 +108,20 @@ function(varve_room_test path target doubles test_deps)
   set_tests_properties(${path} PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endfunction()
 
+# varve_thread_test(DEPS rooms... SOURCES patterns... [DOUBLES]): test_threads, of some test files
+# of several rooms. Not built by `all`, which has those tests already.
+function(varve_thread_test)
+  cmake_parse_arguments(TEST "DOUBLES" "" "DEPS;SOURCES" ${ARGN})
+  list(TRANSFORM TEST_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/)
+  file(GLOB sources CONFIGURE_DEPENDS ${TEST_SOURCES})
+  add_executable(test_threads EXCLUDE_FROM_ALL ${sources})
+  varve_link_rooms(test_threads PRIVATE ${TEST_DEPS})
+  if(TEST_DOUBLES)
+    target_link_libraries(test_threads PRIVATE varve_doubles)
+  endif()
+  target_link_libraries(test_threads PRIVATE GTest::gmock GTest::gtest GTest::gtest_main)
+endfunction()
+
 # varve_doubles([DEPS rooms...]): tests/doubles, the fakes that several test programs share.
 function(varve_doubles)
   cmake_parse_arguments(ROOM "" "" "DEPS" ${ARGN})
