@@ -270,9 +270,11 @@ class Run:
             self.keep = not good
             return 0 if good else 1
         except KeyboardInterrupt:
+            progress_end()
             self.keep = False
             raise
         except (Failure, OSError) as failure:
+            progress_end()
             process = self.daemon and self.daemon.process
             if process and process.poll() not in (None, 0) and "varved" not in str(failure):
                 raise Failure(f"{failure}\n  varved had ended (exit {process.returncode}): "
@@ -284,7 +286,6 @@ class Run:
     def end(self):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, signal.SIG_IGN)  # what is begun here is ended
-        progress_end()
         for worker in self.workers:
             worker.end()
         if self.daemon:
