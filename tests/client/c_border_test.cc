@@ -46,10 +46,10 @@ std::vector<Declared> declarations() {
 TEST(CBorderTest, EveryCallSaysAboveItHowItFails) {
   const std::vector<Declared> all = declarations();
   ASSERT_EQ(all.size(), 40u) << "count the new one here";
-  for (const auto& [comment, text] : all) {
-    SCOPED_TRACE(text);
-    const auto says = [&](const char* what) { return comment.find(what) != std::string::npos; };
-    const auto takes = [&](const char* what) { return text.find(what) != std::string::npos; };
+  for (const Declared& one : all) {
+    SCOPED_TRACE(one.text);
+    const auto says = [&](const char* what) { return one.comment.find(what) != std::string::npos; };
+    const auto takes = [&](const char* what) { return one.text.find(what) != std::string::npos; };
     const bool is_void =
         takes("VARVE_API void") || takes("VARVE_API const char*") || takes("VARVE_API uint64_t");
     EXPECT_EQ(says("Never fails."), is_void);
