@@ -52,6 +52,7 @@ void ReclaimOp::run() {
     case Stage::kCopied:
       return copied();
     case Stage::kCopyFlushed:
+      copied_any_ = false;
       return go(Stage::kReaders);
     case Stage::kReaders:
       return readers();
@@ -126,7 +127,6 @@ void ReclaimOp::choose() {
   if (gain < least || ++fruitless_ > kFruitlessMax) return give_up();
   asks_ = 0;
   victim_ = *victim;
-  copied_any_ = false;
   log_->reclaiming(victim_);
   entries_.clear();
   cursor_ = 0;
@@ -184,12 +184,16 @@ void ReclaimOp::entries() {
   VARVE_ASSERT(cursor_ <= entries_.size(), cursor_);
   for (uint32_t asked = 0; cursor_ < entries_.size() && asked < kVerdictsMax; ++asked) {
     if (is_kill(entries_[cursor_])) {
-      if (kill_needed(entries_[cursor_], oldest_)) {
+      const bool is_over = cursor_ < log_->segment(victim_).kills_over;
+      if (!is_over && kill_needed(entries_[cursor_], oldest_)) {
         if (copy_kill(entries_[cursor_])) return wait(1);
         log_->reclaim_given_up(victim_);
         return give_up();
       }
-      target_.metrics.kills_dropped.add();
+      if (!is_over) {
+        target_.metrics.kills_dropped.add();
+        kill_over();
+      }
       ++cursor_;
       continue;
     }
@@ -312,6 +316,7 @@ void ReclaimOp::copied() {
   copied_any_ = true;
   if (copying_kill_) {
     target_.metrics.kills_copied.add();
+    kill_over();
   } else if (target_.user.on_moved(from_.block, from_.place, to_)) {
     log_->live_drop(victim_, from_.place.pages);
     target_.metrics.reinserted.add();
@@ -325,9 +330,18 @@ void ReclaimOp::copied() {
   return go(Stage::kEntries);
 }
 
+// The record at the cursor counts in the victim no more. One that its footer does not list goes on
+// to, so that the victim is not erased: unaccounted().
+void ReclaimOp::kill_over() {
+  const uint32_t domain = entries_[cursor_].domain;
+  log_->segment(victim_).kills_over = cursor_ + 1;
+  if (!log_->has_kill(victim_, domain)) return;  // a checkpoint told of fewer
+  log_->kill_drop(victim_, domain);
+  target_.metrics.kills_live.add(-1);
+}
+
 void ReclaimOp::emptied() {
   VARVE_ASSERT(cursor_ == entries_.size(), cursor_);
-  target_.metrics.kills_live.add(-int64_t{log_->kills_drop(victim_)});
   if (!copied_any_) return go(Stage::kReaders);
   stage_ = Stage::kCopyFlushed;
   flush();

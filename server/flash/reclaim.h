@@ -68,6 +68,7 @@ class ReclaimOp final : public WindowOp {
   bool verify_window(uint32_t pages);
   void copy_lost(DropReason reason, const char* why);
   void copied();
+  void kill_over();
   void emptied();
   void readers();
   void unaccounted();
@@ -82,8 +83,8 @@ class ReclaimOp final : public WindowOp {
   uint32_t asks_ = 0;
   uint32_t fruitless_ = 0;
   uint32_t free_best_ = 0;
-  bool pressed_ = false;  // somebody was refused: worth copying much for little
-  bool copied_any_ = false;
+  bool pressed_ = false;     // somebody was refused: worth copying much for little
+  bool copied_any_ = false;  // since the last flush, also of a victim that was given up
   bool copying_kill_ = false;
   uint64_t oldest_ = 0;                // sequence of the slice, the victim aside
   std::vector<CatalogEntry> entries_;  // of the victim; the window is needed for copying

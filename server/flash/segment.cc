@@ -288,12 +288,8 @@ void SliceLog::kill_drop(uint32_t index, uint32_t domain) {
   live_drop(index, 1);
 }
 
-uint32_t SliceLog::kills_drop(uint32_t index) {
-  const Segment& segment = segments_[index];
-  const uint32_t count = segment.kill_pages;
-  while (segment.kill_pages > 0)
-    kill_drop(index, segment.kill_pages_of.begin()->first);
-  return count;
+bool SliceLog::has_kill(uint32_t index, uint32_t domain) const {
+  return segments_[index].kill_pages_of.contains(domain);
 }
 
 bool SliceLog::kills_full(uint32_t domain, uint32_t domains) const {

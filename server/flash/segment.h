@@ -72,6 +72,9 @@ struct Segment {
   uint32_t used_pages = 0;                     // header page included
   uint32_t readers = 0;  // reads queued or at the device: not erased before they are done
   SegmentState state = SegmentState::kUnknown;
+  // Records up to this entry of its footer were copied, or are not needed: they count here no more,
+  // though reclaim may have given it up since.
+  uint32_t kills_over = 0;
   bool footer_rotten = false;  // no victim: its footer does not say what it holds; see recovery
   OpenSegment* open = nullptr;
   bool readable() const {
@@ -131,8 +134,7 @@ class SliceLog {
   Place place_kill(OpenSegment& open, uint32_t domain, uint64_t until);
   void kill_add(uint32_t segment, uint32_t domain, uint64_t until);
   void kill_drop(uint32_t segment, uint32_t domain);
-  // Of a victim of which those that are needed were copied; how many there were.
-  uint32_t kills_drop(uint32_t segment);
+  bool has_kill(uint32_t segment, uint32_t domain) const;
   uint64_t kill_pages() const { return kill_pages_; }
   uint64_t kill_pages_max() const {
     return std::min(uint64_t{segment_count()} * geometry_.segment_pages / 8, kKillsPerSlice);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "server/flash/segment.h"
+
 namespace varve::flash {
 
 BlockId test_block(uint64_t seed) {
@@ -425,6 +427,19 @@ Status Rig::kill(const BlockId& block, uint32_t target, uint32_t away, uint32_t 
   VARVE_ASSERT(!waiting.done);
   VARVE_ASSERT(run_until([&] { return waiting.done; }));
   return waiting.kill.status;
+}
+
+void Rig::cut_footer(uint32_t target, uint32_t segment) {
+  const auto geometry = geometry_of(super(target));
+  const uint64_t last = geometry->segment_page(0, segment) + geometry->segment_pages - 1;
+  const ByteSpan page = platter(target).bytes().subspan(bytes_of(last), kPageBytes);
+  auto trailer = load<FooterTrailer>(page);
+  VARVE_ASSERT(trailer.entry_count > 1, trailer.entry_count);
+  const uint32_t pages = footer_pages_of(trailer.entry_count);
+  --trailer.entry_count;
+  VARVE_ASSERT(footer_pages_of(trailer.entry_count) == pages, pages);
+  store(page, 0, trailer);
+  seal_page(page, nonce_seed(trailer.nonce), 0, trailer.sequence);
 }
 
 TestFragment* Rig::fragment(const BlockId& block) {

@@ -130,6 +130,8 @@ class Rig {
   // A purge of the block's base id on one target: the user forgets it, the record is appended.
   // `limit`: of what was granted so far.
   Status kill(const BlockId& block, uint32_t target = 0, uint32_t away = 0, uint32_t domains = 1);
+  // Seals the footer of a segment of slice 0 anew, without its last entry.
+  void cut_footer(uint32_t target, uint32_t segment);
   // Reads the whole block, as pulls do: lead, then every other extent; compares every byte.
   Status read_back(const BlockId& block, const TestFragment& expected);
   TestFragment* fragment(const BlockId& block);  // the last one appended

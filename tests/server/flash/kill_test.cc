@@ -252,6 +252,73 @@ TEST(Kill, ReclaimCopiesARecordThenDropsIt) {
   EXPECT_EQ(rig.metric("kills_recovered_total"), 0);
 }
 
+// Goal: a domain may have as many records while reclaim copies them as at any other time. Method:
+// records that stay needed are churned through; how many count is looked at in every step.
+TEST(Kill, ARecordThatReclaimCopiesCountsOnce) {
+  RigOptions options = volatile_cache();
+  options.slices = 1;
+  Rig rig(options);
+  rig.start_and_recover();
+  constexpr int64_t kRecords = 20;
+  for (uint64_t seed = 1; seed <= kRecords; ++seed)
+    ASSERT_TRUE(rig.kill(appended(rig, seed)->block, 0, 1u << 1).ok());
+  ASSERT_EQ(rig.metric("kills_live"), kRecords);
+  int64_t most = 0;
+  const auto look = [&] {
+    most = std::max(most, rig.metric("kills_live"));
+    return false;
+  };
+  for (uint64_t seed = 100; seed < 3000 && rig.metric("kills_copied_total") < kRecords; ++seed) {
+    TestFragment* f = rig.append(seed, 2, 9000);
+    if (f == nullptr) {
+      rig.settle(20 * kMillisecond);
+      continue;
+    }
+    rig.run_until([&] { return look() || f->done; });
+  }
+  EXPECT_GE(rig.metric("kills_copied_total"), kRecords);
+  EXPECT_LE(most, kRecords + 1) << "the one that is being written";
+  rig.settle(kSecond);
+  EXPECT_EQ(rig.metric("kills_live"), kRecords);
+}
+
+// Goal: a record that a checkpoint tells of and the footer does not list keeps its segment: what it
+// ends may be on the target that is away. Method: as for fragments, in recover_test.cc.
+TEST(Kill, AFooterThatLacksARecordOfTheCheckpointKeepsItsSegment) {
+  RigOptions options;
+  options.slices = 1;
+  options.segment_pages = 256;
+  options.segments = 12;
+  Rig rig(options);
+  rig.start_and_recover();
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    ASSERT_NE(rig.append(seed, 1, 5000), nullptr);
+    rig.run_until([&] { return rig.appended.back()->done; });
+  }
+  const uint32_t segment = rig.appended[0]->append.place.segment;
+  ASSERT_EQ(rig.appended[19]->append.place.segment, segment);
+  for (const uint64_t seed : {1u, 2u})  // of which the last is forgotten
+    ASSERT_TRUE(rig.kill(test_block(seed), 0, 1u << 1).ok());
+  rig.stop();
+  rig.cut_footer(0, segment);
+  rig.start_and_recover();
+  ASSERT_EQ(rig.metric("kills_recovered_total"), 2);
+  ASSERT_EQ(rig.user().known.size(), 18u);
+  while (!rig.user().known.empty())
+    rig.user().evict(rig.user().known.begin()->first);
+  for (uint64_t seed = 1000; seed < 2000; ++seed) {
+    if (rig.append(seed, 1, 5000) != nullptr) {
+      rig.run_until([&] { return rig.appended.back()->done; });
+    } else {
+      rig.settle(100 * kMillisecond);
+    }
+  }
+  EXPECT_GT(rig.metric("reclaimed_segments_total"), 0);
+  EXPECT_GE(rig.metric("kills_copied_total"), 1);
+  EXPECT_EQ(rig.metric("reclaim_unaccounted_total"), 1);
+  EXPECT_EQ(rig.metric("kills_live"), 2);
+}
+
 // Goal: a crash between two steps of reclaim finds fragments twice; neither copy of a purged one
 // may count. Method: power cuts at every device request while a churned slice purges as it goes.
 TEST(Kill, NoPowerCutDuringReclaimBringsAPurgedBlockBack) {

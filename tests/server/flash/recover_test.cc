@@ -506,16 +506,7 @@ TEST(Recover, AFooterThatListsLessThanTheCheckpointKeepsItsSegment) {
   }
   const Place place = rig.appended[0]->append.place;
   rig.stop();
-  const auto geometry = geometry_of(rig.super(0));
-  const uint64_t last = geometry->segment_page(0, place.segment) + geometry->segment_pages - 1;
-  const ByteSpan page = rig.platter(0).bytes().subspan(bytes_of(last), kPageBytes);
-  auto trailer = load<FooterTrailer>(page);
-  ASSERT_GT(trailer.entry_count, 1u);
-  const uint32_t pages = footer_pages_of(trailer.entry_count);
-  --trailer.entry_count;
-  ASSERT_EQ(footer_pages_of(trailer.entry_count), pages);
-  store(page, 0, trailer);
-  seal_page(page, nonce_seed(trailer.nonce), 0, trailer.sequence);
+  rig.cut_footer(0, place.segment);
   rig.start_and_recover();
   EXPECT_EQ(rig.user().known.size(), 100u);
   std::vector<BlockId> others;
