@@ -24,13 +24,19 @@ Lineages::Lineages(uint32_t blocks_max, flash::Generations rows)
 
 bool Lineages::number_left(Key key) const {
   if (key.second == kOther) return true;
-  if (dead_.size() - free_.size() >= kNumbersMax - kNumbersKept) return false;
+  if (taken_sum_ >= kNumbersMax - kNumbersKept) return false;
   const auto taken = taken_.find(key.first);
   return taken == taken_.end() || taken->second < kNumbersOwn || shared_ < kNumbersShared;
 }
 
+void Lineages::count(Key key) {
+  if (key.second == kOther) return;
+  ++taken_sum_;
+  if (++taken_[key.first] > kNumbersOwn) ++shared_;
+}
+
 uint16_t Lineages::take_number(Key key) {
-  if (key.second != kOther && ++taken_[key.first] > kNumbersOwn) ++shared_;
+  count(key);
   if (free_.empty()) {
     VARVE_ASSERT(dead_.size() < kNumbersMax, dead_.size());
     dead_.push_back(false);
@@ -94,10 +100,9 @@ void Lineages::walked() {
   }
   VARVE_ASSERT(free_.size() + current_.size() == dead_.size(), free_.size(), current_.size());
   taken_.clear();
-  shared_ = 0;
-  for (const auto& [key, number] : current_) {
-    if (key.second != kOther && ++taken_[key.first] > kNumbersOwn) ++shared_;
-  }
+  taken_sum_ = shared_ = 0;
+  for (const auto& [key, number] : current_)
+    count(key);
 }
 
 }  // namespace varve

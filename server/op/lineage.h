@@ -42,6 +42,7 @@ class Lineages {
   static constexpr uint64_t kOther = ~uint64_t{0};
   using Key = std::pair<uint32_t, uint64_t>;  // domain, lineage
   bool number_left(Key key) const;
+  void count(Key key);
   uint16_t take_number(Key key);
   void end(Key key);
 
@@ -54,7 +55,8 @@ class Lineages {
   // By domain, the numbers it has, dead ones included until they may be given again; but for that
   // of what has none.
   std::map<uint32_t, uint32_t> taken_;
-  uint32_t shared_ = 0;  // of these: beyond what each domain has for itself
+  uint32_t taken_sum_ = 0;  // of these
+  uint32_t shared_ = 0;     // of these: beyond what each domain has for itself
 };
 
 }  // namespace varve

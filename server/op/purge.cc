@@ -108,7 +108,8 @@ void PurgeOp::drop(const BlockId& block, const Located& located) {
 bool PurgeOp::is_again(uint32_t i) {
   static_assert(std::has_single_bit(wire::kIdsMax) && wire::kIdsMax < UINT16_MAX);
   VARVE_ASSERT(ids_.size() < wire::kIdsMax, ids_.size());
-  auto at = static_cast<size_t>(load<uint64_t>(id(i).bytes));
+  const BlockHash hash{context_.options.hash_seed};
+  size_t at = hash({.base = id(i), .rank = 0, .domain = part_->domain});
   for (;; ++at) {
     uint16_t& seen = seen_[at & (seen_.size() - 1)];
     if (seen == 0) {
