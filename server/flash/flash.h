@@ -71,12 +71,13 @@ LineageMark current_mark(const Generations& rows, uint32_t domain, uint64_t line
 bool is_old(const Generations& rows, const LineageMark& mark);
 // Without those of domains that were dropped.
 Generations kept(Generations rows, const DomainIds& domains);
-// How many rows one domain may have: none takes what others need.
-uint32_t generations_max(const DomainIds& domains);
+// How many rows of lineages one domain may have: none takes what others need.
+uint32_t lineages_max(const DomainIds& domains);
 // The table after a purge of a lineage (0: of the domain), with its new generation. kNoSpace: no
-// row is left for it. kUnsupported: it cannot be raised any further.
+// row is left for it, which there is for each domain of the node. kUnsupported: it cannot be raised
+// any further.
 Result<Generations> raised(const Generations& rows, uint32_t domain, uint64_t lineage,
-                           uint32_t* generation, uint32_t rows_max = kGenerationsMax);
+                           uint32_t* generation, uint32_t lineage_rows_max = kLineageRowsMax);
 // Whether the limit of a purge ends an attempt: by boot generation, then counter, whatever target.
 bool is_killed(const Attempt& attempt, const Attempt& limit);
 

@@ -23,6 +23,11 @@ void drop_lineages(Generations& rows, uint32_t domain) {
   });
 }
 
+uint32_t lineage_rows(const Generations& rows) {
+  return static_cast<uint32_t>(
+      std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.lineage != 0; }));
+}
+
 // That has most rows of lineages, where there are any.
 std::optional<uint32_t> most_lineages(const Generations& rows) {
   std::map<uint32_t, uint32_t> counts;
@@ -84,37 +89,41 @@ bool is_old(const Generations& rows, const LineageMark& mark) {
   return mark.lineage_generation < now.lineage_generation;
 }
 
-uint32_t generations_max(const DomainIds& domains) {
-  static_assert(kGenerationsMax >= 2 * kDomainsMax);
+uint32_t lineages_max(const DomainIds& domains) {
+  static_assert(kLineageRowsMax >= kDomainsMax);
   VARVE_ASSERT(!domains.ids.empty() && domains.ids.size() <= kDomainsMax, domains.ids.size());
-  return kGenerationsMax / static_cast<uint32_t>(domains.ids.size());
+  return kLineageRowsMax / static_cast<uint32_t>(domains.ids.size());
 }
 
 Result<Generations> raised(const Generations& rows, uint32_t domain, uint64_t lineage,
-                           uint32_t* generation, uint32_t rows_max) {
+                           uint32_t* generation, uint32_t lineage_rows_max) {
   VARVE_ASSERT(rows.size() <= kGenerationsMax, rows.size());
   VARVE_ASSERT(generation != nullptr);
   Generations table = rows;
   const LineageMark now = current_mark(rows, domain, lineage);
   const uint32_t before = lineage == 0 ? now.domain_generation : now.lineage_generation;
   if (before >= ~0u - 1) return Status::unsupported("a generation cannot be raised any further");
-  *generation = before + 1;
   if (lineage == 0) drop_lineages(table, domain);
   DomainGeneration* row = find(table, domain, lineage);
   if (row == nullptr) {
-    const auto own = std::count_if(table.begin(), table.end(),
-                                   [domain](const auto& other) { return other.domain == domain; });
-    if (own >= static_cast<std::ptrdiff_t>(rows_max)) {
+    const auto own = std::count_if(table.begin(), table.end(), [domain](const auto& other) {
+      return other.domain == domain && other.lineage != 0;
+    });
+    const bool full =
+        own >= std::ptrdiff_t{lineage_rows_max} || lineage_rows(table) >= kLineageRowsMax;
+    if (lineage != 0 && full) {
       return Status::no_space(
-          "all 64 generations, or the share of this domain, are in use: purge the whole domain "
-          "instead");
+          "all 32 generations of lineages, or the share of this domain, are in use: purge the "
+          "whole domain instead");
     }
-    if (table.size() == kGenerationsMax) {  // of when there were fewer domains
+    if (table.size() == kGenerationsMax) {
       return Status::no_space(
-          "all 64 generations are in use, most of them by another domain: purge that domain");
+          "all 64 generations are in use, by domains that are not in the list of this node: "
+          "restore that list, or make a domain, which gives them up");
     }
     row = &table.emplace_back(DomainGeneration{.domain = domain, .lineage = lineage});
   }
+  *generation = before + 1;
   row->domain_generation = lineage == 0 ? *generation : now.domain_generation;
   row->lineage_generation = lineage == 0 ? 0 : *generation;
   return table;
@@ -126,9 +135,9 @@ Generations merged(const Generations& one, const Generations& other) {
     take_row(table, row);
   for (const DomainGeneration& row : other)
     take_row(table, row);
-  while (table.size() > kGenerationsMax) {
+  while (table.size() > kGenerationsMax || lineage_rows(table) > kLineageRowsMax) {
     const std::optional<uint32_t> domain = most_lineages(table);
-    if (!domain) break;
+    if (!domain || domain_generation(table, *domain) == ~0u) break;
     take_row(table,
              {.domain = *domain, .domain_generation = domain_generation(table, *domain) + 1});
   }

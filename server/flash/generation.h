@@ -8,7 +8,7 @@
 
 namespace varve::flash {
 
-// The larger of each row. When that is more than kGenerationsMax rows, the domain that has most of
+// The larger of each row. When that is more rows than there may be, the domain that has most of
 // them by its lineages is raised itself: more of it is dropped than was asked for, and nothing
 // comes back. More than that all the same: of more domains than a node can have.
 Generations merged(const Generations& one, const Generations& other);

@@ -23,7 +23,9 @@ inline constexpr uint64_t kKillMagic = 0x314C4C4945565256;        // "VRVEILL1":
 inline constexpr uint64_t kFooterMagic = 0x31544F4645565256;      // "VRVEFOT1"
 inline constexpr uint64_t kCheckpointMagic = 0x31504B4345565256;  // "VRVECKP1"
 inline constexpr uint32_t kGenerationsMax = 64;                   // of all domains of a node
-inline constexpr uint32_t kDomainsMax = 32;  // of a node at once; each can have two of those
+inline constexpr uint32_t kDomainsMax = 32;                       // of a node at once
+// Of the generations those of lineages: for each domain there can be, one is left.
+inline constexpr uint32_t kLineageRowsMax = kGenerationsMax - kDomainsMax;
 inline constexpr uint32_t kHeadPages = 256;  // superblocks and zeros before slice 0
 inline constexpr uint32_t kSegmentPagesMin = 8;
 inline constexpr uint32_t kSegmentPagesMax = 65536;  // Place.page is 16 bits on the drive

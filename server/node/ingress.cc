@@ -167,8 +167,9 @@ Refusal purge_refusal(Code code) {
                          "be sure, it is harmless");
     case Code::kNoSpace:
       return Refusal::of(code,
-                         "no room is left for records or generations of purges; purge the lineage "
-                         "or the domain, which need fewer (OPERATIONS, Purge)");
+                         "no room is left for records of purges, or for generations of lineages; "
+                         "purge the lineage, or the domain, for which there is room always "
+                         "(OPERATIONS, Purge)");
     case Code::kUnavailable:
       return Refusal::of(code,
                          "no target took it, or the node stops; some of it may be done; ask again "

@@ -214,17 +214,19 @@ bool PurgeOp::walk_some() {
 
 void PurgeOp::raise() {
   const flash::DomainIds& domains = part_->domains;
-  flash::DomainIds named = domains;  // its own row counts on, though it was dropped
+  // Its own row counts on, though it was dropped.
+  flash::DomainIds named{.ids = domains.ids, .last = domains.last};
   if (!named.has(part_->domain)) {
     named.ids.insert(std::lower_bound(named.ids.begin(), named.ids.end(), part_->domain),
                      part_->domain);
   }
-  const Result<flash::Generations> rows =
-      flash::raised(flash::kept(context_.lineages->rows(), named), part_->domain, part_->lineage,
-                    &part_->generation, flash::generations_max(domains));
+  const flash::Generations before = flash::kept(context_.lineages->rows(), named);
+  const Result<flash::Generations> rows = flash::raised(
+      before, part_->domain, part_->lineage, &part_->generation, flash::lineages_max(domains));
   if (!rows && domains.dropped(part_->domain)) {
     // It needs no row, and must not fail for want of one: no start takes it in again.
-    part_->rows = flash::kept(context_.lineages->rows(), domains);
+    part_->generation = flash::domain_generation(before, part_->domain);  // as the drives have it
+    part_->rows = flash::kept(before, domains);
     return finish(Status());
   }
   if (!rows) return finish(rows.error());

@@ -44,12 +44,13 @@ TEST(Generation, ARaisedDomainEndsAllAndFreesTheRowsOfItsLineages) {
 
 TEST(Generation, AFullTableRefusesALineageAndTakesItsDomain) {
   Generations rows;
-  for (uint64_t lineage = 1; lineage <= kGenerationsMax; ++lineage)
+  for (uint64_t lineage = 1; lineage <= kLineageRowsMax; ++lineage)
     rows = after(rows, lineage, 1);
-  uint32_t generation = 0;
+  uint32_t generation = 77;
   const Result<Generations> more = raised(rows, 1, 999, &generation);
   ASSERT_FALSE(more.has_value());
   EXPECT_EQ(more.error().code(), Code::kNoSpace);
+  EXPECT_EQ(generation, 77u) << "there is no new one";
   rows = after(rows, 5, 2);  // one that has a row goes on
   EXPECT_EQ(after(rows, 0, 1).size(), 1u);
 }
@@ -81,7 +82,7 @@ TEST(Generation, TooManyRowsTogetherEndTheDomain) {
     b.push_back({.domain = 1, .lineage = 1000 + lineage, .lineage_generation = 1});
   }
   const Generations all = merged(a, b);
-  EXPECT_LE(all.size(), kGenerationsMax);
+  EXPECT_EQ(all.size(), 1u);
   EXPECT_TRUE(is_old(all, current_mark(a, 1, 3)));
   EXPECT_TRUE(is_old(all, current_mark(b, 1, 1003)));
 }
@@ -224,7 +225,7 @@ TEST(Generation, MergedTablesKeepDomainsApart) {
 TEST(Generation, TooManyRowsTogetherEndTheDomainThatHasMostOfThem) {
   Generations a = {{.domain = 1, .domain_generation = 4}, {.domain = 1, .lineage = kOne}};
   Generations b;
-  for (uint64_t lineage = 1; lineage <= kGenerationsMax; ++lineage)
+  for (uint64_t lineage = 1; lineage <= kLineageRowsMax; ++lineage)
     b.push_back({.domain = 2, .lineage = lineage, .lineage_generation = 1});
   a[1].domain_generation = 4;
   a[1].lineage_generation = 3;
@@ -236,10 +237,10 @@ TEST(Generation, TooManyRowsTogetherEndTheDomainThatHasMostOfThem) {
 
 TEST(Generation, ADomainHasItsShareOfTheTable) {
   DomainIds domains;
-  EXPECT_EQ(generations_max(domains), kGenerationsMax);
+  EXPECT_EQ(lineages_max(domains), kLineageRowsMax);
   while (domains.ids.size() < kDomainsMax)
     domains.ids.push_back(++domains.last);
-  EXPECT_EQ(generations_max(domains), 2u);
+  EXPECT_EQ(lineages_max(domains), 1u);
   Generations rows;
   uint32_t generation = 0;
   for (uint64_t lineage = 1; lineage <= 2; ++lineage)
@@ -248,10 +249,45 @@ TEST(Generation, ADomainHasItsShareOfTheTable) {
   EXPECT_TRUE(raised(rows, 1, 2, &generation, 2).has_value());
   EXPECT_TRUE(raised(rows, 1, 0, &generation, 2).has_value());
   EXPECT_TRUE(raised(rows, 2, 3, &generation, 2).has_value());
-  // Taken when there were fewer of them: refused by name, never beyond the table.
-  for (uint64_t lineage = 3; lineage <= kGenerationsMax; ++lineage)
+}
+
+// Whatever others have purged before a domain was there, it can end what is its own.
+TEST(Generation, EachDomainThereCanBeHasARowOfItsOwn) {
+  Generations rows;
+  uint32_t generation = 0;
+  for (uint64_t lineage = 1; lineage <= kLineageRowsMax; ++lineage)
     rows = *raised(rows, 1, lineage, &generation);
-  EXPECT_EQ(raised(rows, 2, 0, &generation, 2).error().code(), Code::kNoSpace);
+  EXPECT_EQ(raised(rows, 2, 3, &generation, 2).error().code(), Code::kNoSpace);
+  for (uint32_t domain = 2; domain <= kDomainsMax; ++domain) {
+    const Result<Generations> more = raised(rows, domain, 0, &generation, 1);
+    ASSERT_TRUE(more.has_value()) << domain;
+    EXPECT_EQ(generation, 1u);
+    rows = *more;
+  }
+  EXPECT_EQ(raised(rows, 1, 0, &generation, 1)->size(), kDomainsMax);
+}
+
+// A start makes it so, of a table that an earlier version filled.
+TEST(Generation, AnOlderTableOfMoreLineagesEndsTheDomainThatHasMostOfThem) {
+  Generations rows = {{.domain = 2, .lineage = kOne, .lineage_generation = 1}};
+  for (uint64_t lineage = 1; lineage <= kLineageRowsMax; ++lineage)
+    rows.push_back({.domain = 1, .lineage = lineage, .lineage_generation = 1});
+  for (const Generations& all : {merged(rows, {}), merged({}, rows), merged(rows, rows)}) {
+    EXPECT_EQ(all.size(), 2u);
+    EXPECT_TRUE(is_old(all, {1, 0, kTwo, 0}));
+    EXPECT_FALSE(is_old(all, current_mark(rows, 2, kOne)));
+  }
+}
+
+// Of domains that no list has, a table can be full: said so, and never more than there is.
+TEST(Generation, RowsOfDomainsThatNoListHasAreNotExceeded) {
+  Generations rows;
+  for (uint32_t i = 0; i < kGenerationsMax; ++i)
+    rows.push_back({.domain = 100 + i, .domain_generation = 1});
+  uint32_t generation = 0;
+  EXPECT_EQ(raised(rows, 1, 0, &generation).error().code(), Code::kNoSpace);
+  EXPECT_EQ(raised(rows, 1, kOne, &generation).error().code(), Code::kNoSpace);
+  EXPECT_TRUE(raised(rows, 100, 0, &generation).has_value());
 }
 
 TEST(Generation, RowsOfDroppedDomainsGoAndThoseOfALostListStay) {

@@ -90,20 +90,40 @@ TEST(Domain, TheGenerationOfOneThatIsDroppedGoesOnFromItsOwn) {
   EXPECT_EQ(flash::domain_generation(rig.flash.rows, 2), 3u);
 }
 
-// Rows taken when there was one domain only: another that lives is told so, one that is dropped
-// goes all the same.
-TEST(Domain, AFullTableOfGenerationsKeepsNoneFromBeingDropped) {
+// Rows taken when there was one domain only leave one for another, and only of lineages none.
+TEST(Domain, WhatOthersPurgedBeforeKeepsNoneFromPurgingItself) {
   Rig rig;
-  for (uint32_t i = 0; i < flash::kGenerationsMax; ++i)
+  for (uint32_t i = 0; i < flash::kLineageRowsMax; ++i)
     ASSERT_TRUE(DomainPurge(rig, {.ids = {1}, .last = 1}, 1, 100 + i).part.status.ok());
+  EXPECT_EQ(DomainPurge(rig, {.ids = {1}, .last = 1}, 1, 99).part.status.code(), Code::kNoSpace);
   rig.domain = 2;
   rig.push({1});
-  const DomainPurge alive(rig, {.ids = {1, 2}, .last = 2}, 2);
-  EXPECT_EQ(alive.part.status.code(), Code::kNoSpace);
+  const flash::DomainIds both{.ids = {1, 2}, .last = 2};
+  EXPECT_EQ(DomainPurge(rig, both, 2, 99).part.status.code(), Code::kNoSpace);
   EXPECT_EQ(rig.match({1}).found(), 1u);
+  const DomainPurge all(rig, both, 2);
+  EXPECT_TRUE(all.part.status.ok());
+  EXPECT_EQ(all.part.generation, 1u);
+  EXPECT_EQ(all.part.blocks, 1u);
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  rig.settle();
+  rig.expect_at_rest();
+}
+
+// Of domains that no list has: one that is dropped needs no row, and is told of none.
+TEST(Domain, AFullTableOfGenerationsKeepsNoneFromBeingDropped) {
+  Rig rig;
+  flash::Generations rows;
+  for (uint32_t i = 0; i < flash::kGenerationsMax; ++i)
+    rows.push_back({.domain = 100 + i, .domain_generation = 1});
+  rig.context->lineages->purge(100, 0, rows);
+  rig.context->lineages->walked();
+  rig.domain = 2;
+  rig.push({1});
+  EXPECT_EQ(DomainPurge(rig, {.ids = {1, 2}, .last = 2}, 2).part.status.code(), Code::kNoSpace);
   const DomainPurge dropped(rig, {.ids = {1}, .last = 2}, 2);
   EXPECT_TRUE(dropped.part.status.ok());
-  EXPECT_EQ(dropped.part.generation, 1u);
+  EXPECT_EQ(dropped.part.generation, 0u) << "no superblock has another";
   EXPECT_EQ(dropped.part.blocks, 1u);
   EXPECT_EQ(rig.match({1}).found(), 0u);
   EXPECT_EQ(rig.context->lineages->rows().size(), flash::kGenerationsMax);

@@ -432,7 +432,7 @@ TEST(Purge, APushOfALineageWithoutANumberEndsWithTheNextOfAny) {
 
 TEST(Purge, AFullTableIsRefusedByName) {
   Rig rig;
-  for (uint32_t i = 0; i < flash::kGenerationsMax; ++i)
+  for (uint32_t i = 0; i < flash::kLineageRowsMax; ++i)
     purge_lineage(rig, 100 + i);
   auto made = make_purge(rig, {});
   made->part.what = wire::PurgeKind::kLineage;
@@ -591,10 +591,10 @@ TEST(Purge, ADomainThatUsedUpItsShareOfTheTableLeavesTheOthersTheirs) {
     rig.operations->begin(made->part);
     return finish(rig, *made).code();
   };
-  for (uint32_t i = 0; i < flash::kGenerationsMax / 2; ++i)
+  for (uint32_t i = 0; i < flash::kLineageRowsMax / 2; ++i)
     ASSERT_EQ(raised(1, 100 + i), Code::kOk);
   EXPECT_EQ(raised(1, 999), Code::kNoSpace);
-  for (uint32_t i = 0; i < flash::kGenerationsMax / 2; ++i)
+  for (uint32_t i = 0; i < flash::kLineageRowsMax / 2; ++i)
     ASSERT_EQ(raised(2, 100 + i), Code::kOk);
   EXPECT_EQ(raised(2, 999), Code::kNoSpace);
   // One that was dropped is purged all the same, and has no row any more after the next.
