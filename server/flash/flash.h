@@ -50,10 +50,18 @@ using Generations = std::vector<DomainGeneration>;
 struct DomainIds {
   std::vector<uint32_t> ids = {kDomainDefault};  // rising
   uint32_t last = kDomainDefault;                // the largest that was ever given
+  // As ids: the start in which each was made, by its boot generation. Empty: the first.
+  std::vector<uint32_t> starts = {};
   bool has(uint32_t id) const { return std::binary_search(ids.begin(), ids.end(), id); }
   // Given once, and there no more: never again, so nobody has to remember what was purged of it.
   // One that is neither may be of a list that was lost.
   bool dropped(uint32_t id) const { return id <= last && !has(id); }
+  // What was written before is of another domain, which had the same id and was forgotten.
+  uint32_t start_of(uint32_t id) const {
+    VARVE_ASSERT(has(id) && (starts.empty() || starts.size() == ids.size()), id, starts.size());
+    if (starts.empty()) return 0;
+    return starts[static_cast<size_t>(std::lower_bound(ids.begin(), ids.end(), id) - ids.begin())];
+  }
 };
 
 // Of which lineage a fragment is, in the generations of its commit.

@@ -18,10 +18,10 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
-// 9 says which id of a domain was the last; 8 has lines of targets that the operator drains; 7 says
-// when what a target missed was over, and which start served last; 6 has lines of what targets saw
-// of purges, 5 of drained ones, 4 of generations.
-constexpr uint32_t kRecordsVersion = 9;
+// 10 says which id of a domain was seen on drives; 9 which was the last; 8 has lines of targets
+// that the operator drains; 7 says when what a target missed was over, and which start served last;
+// 6 has lines of what targets saw of purges, 5 of drained ones, 4 of generations.
+constexpr uint32_t kRecordsVersion = 10;
 constexpr uint32_t kRecordsMax = 32;
 constexpr uint32_t kSlicesRecordedMax = 64;
 
@@ -143,14 +143,20 @@ bool parse_served(const std::string& line, TargetList* list) {
   return true;
 }
 
+// "domains LAST CHANGES SEEN"; version 9 ended before SEEN.
 bool parse_domains(const std::string& line, TargetList* list) {
-  unsigned long long id = 0, changes = 0;
-  int used = 0;
-  const bool both = std::sscanf(line.c_str(), "domains %10llu %10llu%n", &id, &changes, &used) == 2;
-  if (!both || static_cast<size_t>(used) != line.size() || list->domain_id_last != 0) return false;
-  if (id == 0 || id > ~0u || changes > ~0u) return false;
+  unsigned long long id = 0, changes = 0, seen = 0;
+  int used = 0, more = 0;
+  const int fields = std::sscanf(line.c_str(), "domains %10llu %10llu%n %10llu%n", &id, &changes,
+                                 &used, &seen, &more);
+  used = fields > 2 ? more : used;
+  if (fields < 2 || static_cast<size_t>(used) != line.size() || list->domain_id_last != 0) {
+    return false;
+  }
+  if (id == 0 || id > ~0u || changes > ~0u || seen > ~0u) return false;
   list->domain_id_last = static_cast<uint32_t>(id);
   list->domain_changes = static_cast<uint32_t>(changes);
+  list->domain_id_seen = static_cast<uint32_t>(seen);
   return true;
 }
 
@@ -365,7 +371,7 @@ std::string records_text(const TargetList& list) {
   if (list.served != 0) text += kServedWord + std::to_string(list.served) + "\n";
   if (list.domain_id_last != 0) {
     text += kDomainsWord + std::to_string(list.domain_id_last) + " " +
-            std::to_string(list.domain_changes) + "\n";
+            std::to_string(list.domain_changes) + " " + std::to_string(list.domain_id_seen) + "\n";
   }
   if (list.salt_mark != 0) {
     char line[32];

@@ -72,6 +72,7 @@ struct Identity {
   bool is_new = false;  // made at this start
   // Of the domains of this node, rising, and the largest that one ever had; none, 0 = not known.
   std::vector<uint32_t> domain_ids = {};
+  std::vector<uint32_t> domain_starts = {};  // as these: in which each was made
   uint32_t domain_id_last = 0;
   uint32_t domain_changes = 0;  // that their list has seen
 };
@@ -119,6 +120,7 @@ struct TargetList {
   uint32_t served = 0;
   uint32_t domain_id_last = 0;  // as in Identity: so that no id is given twice, whatever is lost
   uint32_t domain_changes = 0;  // the same, so that an older list of them is told from the last
+  uint32_t domain_id_seen = 0;  // above domain_id_last: drives told of it when lists were lost
 };
 // Tells one salt from another and nothing else of it; never 0.
 uint64_t salt_mark(const Digest& salt);

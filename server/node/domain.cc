@@ -42,6 +42,7 @@ Failure mark(Node& node) {
   Failure failure = reload_records(node.config.data_dir, &list);
   list.domain_id_last = std::max(list.domain_id_last, domains.id_last());
   list.domain_changes = std::max(list.domain_changes, domains.changes());
+  if (list.domain_id_seen <= list.domain_id_last) list.domain_id_seen = 0;
   if (failure.ok()) failure = save_records(node.config.data_dir, list);
   return failure;
 }
@@ -65,6 +66,29 @@ std::optional<Refusal> refuse_open(const Node& node) {
 }
 
 }  // namespace
+
+// No checkpoint lists what recovery did not take in, so the next start may not hear of it.
+void see_domains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) {
+  VARVE_ASSERT(shards_counted <= node.config.shards, shards_counted);
+  if (shards_counted < node.config.shards || sum.number("varve_recovering", "") > 0) return;
+  const auto id = static_cast<uint32_t>(sum.number("varve_domain_id_last", ""));
+  if (!node.domains.is_above(id)) return;
+  TargetList list;
+  Failure failure = reload_records(node.config.data_dir, &list);
+  list.domain_id_seen = std::max(list.domain_id_seen, id);
+  if (failure.ok()) failure = save_records(node.config.data_dir, list);
+  if (failure.ok()) {
+    logf(LogLevel::kWarn, "main",
+         "drives know of a domain of id %u, which no list has: no id up to it is given", id);
+    return node.domains.seen(id);
+  }
+  uint64_t swallowed = 0;
+  if (!node.domains_log.admit(node.clock.now_ns(), &swallowed)) return;
+  logf(LogLevel::kError, "main",
+       "drives know of a domain of id %u, which no list has, and that cannot be kept: %s; the next "
+       "start may give that id again (%" PRIu64 " more times since the last line)",
+       id, failure.text.c_str(), swallowed);
+}
 
 control::Answer<uint32_t> NodeIngress::domain_id(const std::string& name) const {
   const Domains domains = node_.domains.now();

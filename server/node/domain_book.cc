@@ -93,9 +93,13 @@ Failure DomainBook::load(const std::string& folder, std::string_view token, Iden
   }
   table_.id_last_raise(list.domain_id_last);
   table_.changes_raise(list.domain_changes);
+  id_seen_ = list.domain_id_seen;
   identity->domain_ids.clear();
-  for (const Domain& domain : table_.all())
+  identity->domain_starts.clear();
+  for (const Domain& domain : table_.all()) {
     identity->domain_ids.push_back(domain.id);
+    identity->domain_starts.push_back(domain.boot_generation);
+  }
   identity->domain_id_last = table_.id_last();
   identity->domain_changes = table_.changes();
   return {};
@@ -104,6 +108,16 @@ Failure DomainBook::load(const std::string& folder, std::string_view token, Iden
 Domains DomainBook::now() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return table_;
+}
+
+bool DomainBook::is_above(uint32_t id) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return id > std::max(table_.id_last(), id_seen_);
+}
+
+void DomainBook::seen(uint32_t id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  id_seen_ = std::max(id_seen_, id);
 }
 
 Domain* DomainBook::ending(const std::string& name) {
@@ -147,7 +161,7 @@ control::Answer<control::DomainToken> DomainBook::add(const std::string& folder,
                           "answered");
   }
   Domains next = table_;
-  next.id_last_raise(id_seen);
+  next.id_last_raise(std::max(id_seen, id_seen_));
   Domains::Secrets secrets;
   entropy.fill(secrets.salt.bytes);
   secrets.token = fresh_token(entropy);

@@ -22,7 +22,13 @@ class DomainBook {
   Failure load(const std::string& folder, std::string_view token, Identity* identity);
   Domains now() const;
 
-  // With the token, which stands nowhere else. Up to `id_seen` no id is given.
+  // Drives know of this id. One above those that were given is to be marked, so that it is none
+  // that is given: it was, before the lists were lost.
+  bool is_above(uint32_t id) const;
+  void seen(uint32_t id);
+
+  // With the token, which stands nowhere else. Up to `id_seen` no id is given, nor up to what was
+  // seen before.
   control::Answer<control::DomainToken> add(const std::string& folder, const std::string& name,
                                             Entropy& entropy, uint32_t boot_generation,
                                             uint32_t id_seen = 0);
@@ -38,6 +44,7 @@ class DomainBook {
   std::optional<control::Refusal> keep(const std::string& folder, Domains next);
   mutable std::mutex mutex_;
   Domains table_;
+  uint32_t id_seen_ = 0;
   std::vector<Domain> ending_;  // dropped, and not purged yet
 };
 

@@ -124,6 +124,7 @@ Failure write_metrics(Node& node) {
   // In this order: one that is drained teaches nobody any more.
   see_missed(node, sum, facts.shards_counted);
   see_drains(node, sum, facts.shards_counted);
+  see_domains(node, sum, facts.shards_counted);
   for (const NodeTarget& target : node.targets) {
     facts.drained |= target.drained ? 1u << facts.target_lost.size() : 0;
     facts.target_lost.push_back(!target.lost.ok());

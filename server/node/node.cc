@@ -62,7 +62,8 @@ ShardOptions shard_options(const Node& node, uint32_t shard) {
     }
   }
   options.absent_targets = node.absent_targets;
-  options.domains = {node.identity.domain_ids, node.identity.domain_id_last};
+  options.domains = {node.identity.domain_ids, node.identity.domain_id_last,
+                     node.identity.domain_starts};
   options.flash.shard = shard;
   options.flash.shards = config.shards;
   options.flash.scrub_interval_ns = Nanos{config.scrub_interval_s} * kSecond;

@@ -94,6 +94,7 @@ struct Node {
   LogLimit metrics_log{60 * kSecond};
   LogLimit drained_log{60 * kSecond};
   LogLimit missed_log{60 * kSecond};
+  LogLimit domains_log{60 * kSecond};
   uint32_t shards_stalled = 0;  // that did not answer when last asked for their metrics
   bool go = false;              // set by main before the gate `run`
   uint64_t boot_id = 0;
@@ -143,6 +144,9 @@ void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
 
 // The same of targets that fail, or have learnt of what they missed.
 void see_missed(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
+
+// The same of an id of a domain that drives know of and no list has: it is none to be given again.
+void see_domains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
 
 // The target of --fault-stuck-target keeps what it is asked (kOn), or answers it all (kOff).
 enum class Sticking : uint8_t { kOff, kOn };

@@ -29,7 +29,7 @@ struct Start {
 
 flash::DomainIds domains_of(const Identity& identity) {
   if (identity.domain_ids.empty()) return {};
-  return {identity.domain_ids, identity.domain_id_last};
+  return {identity.domain_ids, identity.domain_id_last, identity.domain_starts};
 }
 
 // A file is made for a node that is new, for a further target in the data folder, or when asked.
@@ -363,7 +363,7 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
       start.config.data_dir,
       {common->boot_generation, common->slices, start.config.scheme, before.records,
        purged_of(common->generations), salt_mark(start.identity.domain_salt), before.served,
-       start.identity.domain_id_last, start.identity.domain_changes});
+       start.identity.domain_id_last, start.identity.domain_changes, start.before.domain_id_seen});
 }
 
 Failure prepare_sound(const Start& start, const flash::CommonStart& common,
@@ -450,7 +450,7 @@ Failure keep_records(const Start& start, const flash::CommonStart& common,
       start.config.data_dir,
       {common.boot_generation, common.slices, start.config.scheme, std::move(records),
        purged_of(common.generations), salt_mark(start.identity.domain_salt), common.boot_generation,
-       start.identity.domain_id_last, start.identity.domain_changes});
+       start.identity.domain_id_last, start.identity.domain_changes, start.before.domain_id_seen});
 }
 
 // Fewer sound targets than fragments of a block: what that costs is said once, and loudly.

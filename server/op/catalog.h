@@ -127,6 +127,7 @@ class Catalog final : public Task {
   void forget_in_memory(uint32_t block_slot);
   void left(const BlockId& block, uint32_t base_slot);
   bool is_known(uint32_t domain) const;
+  bool is_known(const flash::FragmentInfo& fragment) const;
   void say_unknown() const;
 
   OpContext& context_;

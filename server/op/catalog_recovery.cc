@@ -45,7 +45,14 @@ bool Catalog::serves(const BaseId& base) const {
   return attempts_.empty() || context_.flash.slice_ready(slice_of(base, context_.options.slices));
 }
 
-// Of a domain that was dropped, or that the node's list has lost, nobody could read anything.
+// Of a domain that was dropped, or that the node's list has lost, nobody could read anything. Where
+// its id was forgotten and given again, what is older than the new domain is not that one's.
+bool Catalog::is_known(const flash::FragmentInfo& fragment) const {
+  return is_known(fragment.block.domain) &&
+         fragment.attempt.boot_generation >=
+             context_.options.domains.start_of(fragment.block.domain);
+}
+
 bool Catalog::is_known(uint32_t domain) const {
   return context_.options.domains.has(domain);
 }
@@ -54,10 +61,10 @@ bool Catalog::recovered(const flash::FragmentInfo& fragment) {
   OpMetrics& metrics = context_.metrics;
   VARVE_ASSERT(!attempts_.empty());  // recovery_done() was not called yet
   VARVE_ASSERT(fragment.position < context_.options.scheme.width(), fragment.position);
+  uint32_t& last = context_.options.domains.last;  // also of a target that fails meanwhile
+  last = std::max(last, fragment.block.domain);
   if (is_failed(fragment.place.target)) return false;
-  if (!is_known(fragment.block.domain)) {
-    uint32_t& last = context_.options.domains.last;
-    last = std::max(last, fragment.block.domain);
+  if (!is_known(fragment)) {
     metrics.recovered_unknown.add();
     metrics.recovered_unknown_bytes.add(bytes_of(fragment.place.pages));
     return false;

@@ -34,8 +34,10 @@ const char* kind_text(wire::PurgeKind what) {
 
 flash::DomainIds domain_ids(const Domains& domains) {
   flash::DomainIds out{.ids = {}, .last = domains.id_last()};
-  for (const Domain& domain : domains.all())
+  for (const Domain& domain : domains.all()) {
     out.ids.push_back(domain.id);
+    out.starts.push_back(domain.boot_generation);
+  }
   return out;
 }
 

@@ -65,6 +65,32 @@ class DomainsOfANode : public ControlOfANode {
     return all;
   }
   const std::string& where() { return real.daemon().address(); }
+  void lose_lists() {
+    for (const char* name : {"domains.list", "targets.list"})
+      std::filesystem::remove(real.folder() + "/data/" + name);
+  }
+  // So that the next start reads the footers of all segments, or their tails (FORMAT 6.2).
+  void spoil_checkpoints() {
+    for (const auto& file : std::filesystem::directory_iterator(real.folder() + "/data")) {
+      if (file.path().extension() != ".dat") continue;
+      std::fstream target(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const auto number = [&target](uint64_t at) {
+        uint32_t value = 0;
+        target.seekg(static_cast<std::streamoff>(at));
+        target.read(reinterpret_cast<char*>(&value), sizeof(value));
+        return value;
+      };
+      const uint32_t slices = number(96), segment_pages = number(100), segments = number(104);
+      const uint32_t area_pages = number(108);
+      const uint64_t slice_pages = 2ull * area_pages + uint64_t{segments} * segment_pages;
+      for (uint32_t area = 0; area < 2 * slices; ++area) {
+        const uint64_t page = 256 + area / 2 * slice_pages + area % 2 * area_pages;
+        target.seekp(static_cast<std::streamoff>(page * 4096));
+        target.write("spoilt", 6);
+      }
+      ASSERT_TRUE(target.good()) << file.path();
+    }
+  }
   // A push under ids that are somebody else's, with other bytes.
   std::vector<Code> push_other(Engine& engine, const std::vector<BaseId>& ids, uint8_t byte) {
     std::fill(engine.memory.begin(), engine.memory.end(), std::byte{byte});
@@ -478,13 +504,66 @@ TEST_F(DomainsOfANode, AnIdThatDrivesKnowIsNotGivenAgain) {
     engine.store_blocks(ids);
   }
   stop();
-  for (const char* name : {"domains.list", "targets.list"})
-    std::filesystem::remove(real.folder() + "/data/" + name);
+  lose_lists();
   start();
   EXPECT_EQ(domains().size(), 1u);
   const v1::CreateDomainResponse other = make("team-c");
   EXPECT_EQ(other.domain().id(), 4u);
   real.daemon().kill_now();
+  start();
+  EXPECT_EQ(match(ids, "team-c").length(), 0u);
+  stop();
+}
+
+// Of one that was dropped neither checkpoints nor generations tell; its segments are still there.
+TEST_F(DomainsOfANode, WhatADroppedDomainLeftIsNotOfALaterOneOfItsId) {
+  start();
+  std::vector<BaseId> ids;
+  {
+    Engine engine(where(), "a", make("team-a").token());
+    ids = engine.ids(1);
+    engine.store_blocks(ids);
+  }
+  EXPECT_EQ(drop("team-a").blocks(), kBlocks);
+  stop();
+  start();
+  stop();
+  lose_lists();
+  start();
+  EXPECT_EQ(make("team-c").domain().id(), 2u) << "nothing tells of the one before";
+  real.daemon().kill_now();
+  spoil_checkpoints();
+  start();
+  EXPECT_EQ(match(ids, "team-c").length(), 0u);
+  stop();
+}
+
+// The first checkpoint without the lists tells of no other domain: what recovery saw is kept.
+TEST_F(DomainsOfANode, AnIdThatDrivesKnewOfIsNotGivenAgain) {
+  start();
+  std::vector<BaseId> ids;
+  {
+    Engine engine(where(), "a", make("team-a").token());
+    ids = engine.ids(1);
+    engine.store_blocks(ids);
+  }
+  stop();
+  lose_lists();
+  start();
+  const std::string mark = "\ndomains 1 0 2\n";
+  std::string targets;
+  for (Nanos waited = 0; waited < kPatience && targets.find(mark) == std::string::npos;
+       waited += 50 * kMillisecond) {
+    pause(50 * kMillisecond);
+    std::ifstream file(real.folder() + "/data/targets.list");
+    targets.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  EXPECT_NE(targets.find(mark), std::string::npos) << targets;
+  stop();
+  start();
+  EXPECT_EQ(make("team-c").domain().id(), 3u);
+  real.daemon().kill_now();
+  spoil_checkpoints();
   start();
   EXPECT_EQ(match(ids, "team-c").length(), 0u);
   stop();

@@ -9,8 +9,10 @@ namespace varve::sim {
 flash::DomainIds World::domain_ids() const {
   const Domains all = domains();
   flash::DomainIds ids{.ids = {}, .last = all.id_last()};
-  for (const Domain& domain : all.all())
+  for (const Domain& domain : all.all()) {
     ids.ids.push_back(domain.id);
+    ids.starts.push_back(domain.boot_generation);
+  }
   return ids;
 }
 

@@ -164,6 +164,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   list.served = 6;
   list.domain_id_last = 4294967295;
   list.domain_changes = 77;
+  list.domain_id_seen = 4294967294;
   TargetList loaded;
   EXPECT_TRUE(load_records(folder.path(), &loaded).ok());
   EXPECT_TRUE(loaded.records.empty() && loaded.boot_generation == 0);
@@ -185,6 +186,7 @@ TEST(HostFolder, TheListOfTargetsComesBackAsItWas) {
   EXPECT_EQ(loaded.served, 6u);
   EXPECT_EQ(loaded.domain_id_last, 4294967295u);
   EXPECT_EQ(loaded.domain_changes, 77u);
+  EXPECT_EQ(loaded.domain_id_seen, 4294967294u);
   ASSERT_EQ(loaded.purged.size(), 2u);
   EXPECT_EQ(loaded.purged[1].lineage, 0xfedcba9876543210u);
   EXPECT_EQ(loaded.purged[1].lineage_generation, 7u);
@@ -206,12 +208,15 @@ TEST(HostFolder, AnOlderListIsReadAndANewerOneRefusedByName) {
       parse_records("varve targets 5 5 16 2+1\n" + line + "drained 0\n");
   ASSERT_TRUE(drained.has_value());
   EXPECT_TRUE(drained->records[0].drained && drained->records[0].missed.empty());
+  const Result<TargetList> unseen = parse_records("varve targets 9 5 16 2+1\ndomains 3 1\n");
+  ASSERT_TRUE(unseen.has_value());
+  EXPECT_TRUE(unseen->domain_id_last == 3 && unseen->domain_id_seen == 0);
   const Result<TargetList> uncoded = parse_records("varve targets 2 5 16\n" + line);
   ASSERT_TRUE(uncoded.has_value());
   EXPECT_EQ(uncoded->boot_generation, 5u);
   EXPECT_EQ(uncoded->scheme, Scheme{});
   test::HostFolder folder;
-  folder.put("targets.list", "varve targets 10 1 1 1+0 further\n" + line);
+  folder.put("targets.list", "varve targets 11 1 1 1+0 further\n" + line);
   TargetList list;
   const Failure failure = load_records(folder.path(), &list);
   EXPECT_EQ(failure.exit_code, kExitEnvironment);
@@ -248,6 +253,8 @@ TEST(HostFolder, ADamagedListIsRefused) {
         std::string("varve targets 9 5 1 1+0\ndomains 4294967296 0\n"),
         std::string("varve targets 9 5 1 1+0\ndomains 3 1\ndomains 3 1\n"),
         std::string("varve targets 9 5 1 1+0\ndomains 3\n"),
+        std::string("varve targets 10 5 1 1+0\ndomains 3 1 4294967296\n"),
+        std::string("varve targets 10 5 1 1+0\ndomains 3 1 4 5\n"),
         std::string("varve targets 1 5 1\n"),
         std::string("varve targets 2\n"),
         std::string("varve targets 2 5\n"),

@@ -49,8 +49,9 @@ class DomainBooks : public ::testing::Test {
     EXPECT_TRUE(read_file(list, &text));
     return text;
   }
-  void mark(uint32_t id, uint32_t changes) {
+  void mark(uint32_t id, uint32_t changes, uint32_t seen = 0) {
     TargetList targets{3, 4, {1, 0}, {}};
+    targets.domain_id_seen = seen;
     targets.domain_id_last = id;
     targets.domain_changes = changes;
     ASSERT_TRUE(save_records(folder, targets).ok());
@@ -205,6 +206,25 @@ TEST_F(DomainBooks, ALostListIsNeitherForgottenNorItsIdsGivenAgain) {
   EXPECT_EQ(identity.domain_id_last, 5u);
   add(given_up, "team-a");
   EXPECT_EQ(given_up.now().find("team-a")->id, 6u);
+}
+
+// It is given to no other, and no reason to ask for a list: nobody had one when it was seen. The
+// list that has that domain may come back yet.
+TEST_F(DomainBooks, AnIdThatDrivesKnewOfIsNotGivenAgain) {
+  mark(1, 0, 5);
+  DomainBook book;
+  ASSERT_TRUE(load(book).ok());
+  EXPECT_EQ(identity.domain_id_last, 1u);
+  EXPECT_FALSE(book.is_above(5));
+  EXPECT_TRUE(book.is_above(6));
+  book.seen(6);
+  EXPECT_FALSE(book.is_above(6));
+  add(book, "team-a");
+  EXPECT_EQ(book.now().find("team-a")->id, 7u);
+  EXPECT_FALSE(book.is_above(7));
+  DomainBook later;
+  ASSERT_TRUE(load(later).ok());
+  EXPECT_EQ(identity.domain_starts, (std::vector<uint32_t>{0, 7}));
 }
 
 // It would bring back the domains that were dropped since, and the tokens that were replaced.

@@ -99,5 +99,30 @@ TEST(CatalogRecovery, WhatIsOfNoDomainOfTheNodeIsDroppedAndCounted) {
   EXPECT_TRUE(matches(rig, kOne));
 }
 
+// Its id was another domain's before: drives and lists forgot that one, the segments did not.
+TEST(CatalogRecovery, WhatIsOlderThanItsDomainIsNotOfIt) {
+  for (const uint32_t start : {3u, 4u}) {  // fragments are of start 3
+    RigOptions options;
+    options.op.domains = {.ids = {kOne, kTwo}, .last = 2, .starts = {0, start}};
+    Rig rig(options);
+    Catalog& catalog = rig.operations->catalog();
+    EXPECT_TRUE(catalog.recovered(found(rig, kOne, 10, 1)));
+    EXPECT_EQ(catalog.recovered(found(rig, kTwo, 10, 10)), start == 3);
+    EXPECT_EQ(rig.context->metrics.recovered_unknown.value(), start == 3 ? 0u : 1u);
+    catalog.recovery_done();
+    EXPECT_EQ(matches(rig, kTwo), start == 3);
+  }
+}
+
+// A target may fail while it recovers; it comes back at a later start.
+TEST(CatalogRecovery, AnIdThatAFailedTargetTellsOfWasGivenToo) {
+  Rig rig(two_domains());
+  Catalog& catalog = rig.operations->catalog();
+  const flash::FragmentInfo fragment = found(rig, kNobody, 10, 1);
+  catalog.target_failed(0);
+  EXPECT_FALSE(catalog.recovered(fragment));
+  EXPECT_EQ(rig.context->options.domains.last, kNobody);
+}
+
 }  // namespace
 }  // namespace varve
