@@ -78,6 +78,11 @@ void DomainMetrics::register_row(const DomainCounts& row, MetricSet& set) {
              "Blocks that PULL asked for whole or by layers, by domain and outcome, each once."},
             &row.pull_blocks[i]);
   }
+  set.add({"varve_domain_match_hits_total", domain + ",tier=\"dram\"",
+           "Leading ids of MATCH that were hits, by domain and the tier that had them."},
+          &row.match_hits_dram);
+  set.add({"varve_domain_match_hits_total", domain + ",tier=\"flash\"", "The same, on flash."},
+          &row.match_hits_flash);
   set.add({"varve_domain_sessions", domain, "Sessions open, by domain."}, &row.sessions);
   set.add({"varve_domain_pushed_blocks_total", domain, "Blocks committed, by domain."},
           &row.pushed_blocks);

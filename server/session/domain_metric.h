@@ -31,6 +31,7 @@ struct DomainCounts {
   uint32_t id = 0;  // the latest domain of that name
   Gauge sessions;
   Counter match_ids[kRequestOutcomes], pull_blocks[kRequestOutcomes];
+  Counter match_hits_dram, match_hits_flash;  // together match_ids of kHit
   Counter pushed_blocks, pushed_bytes, pulled_bytes, purged_blocks;
 };
 

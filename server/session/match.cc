@@ -119,6 +119,7 @@ void Requests::count_match(const PendingMatch& request, uint32_t hits) {
     if (!is_hit(request.tiers[i])) continue;
     const bool dram = request.tiers[i] == wire::TierKind::kDram;
     (dram ? metrics.match_hits_dram : metrics.match_hits_flash).add();
+    (dram ? scope_.counts->match_hits_dram : scope_.counts->match_hits_flash).add();
   }
 }
 

@@ -37,7 +37,7 @@ TEST(DomainMetrics, MatchesAreCountedForWhoAsked) {
   const uint32_t others_format = other.register_format(small_format());
   const auto ids = ids_of(10);
   for (uint32_t i = 0; i < 4; ++i)
-    world.homes[0]->known[ids[i]] = wire::TierKind::kDram;
+    world.homes[0]->known[ids[i]] = i < 3 ? wire::TierKind::kDram : wire::TierKind::kFlash;
   own.wait<wire::MatchedView>(own.match(format, ids));
   for (const Status& failure : {Status::timed_out("late"), Status::io("drive", 5),
                                 Status::overloaded("full"), Status::cancelled("gone")}) {
@@ -49,6 +49,13 @@ TEST(DomainMetrics, MatchesAreCountedForWhoAsked) {
     return world.metric("varve_domain_match_ids_total", of("default", outcome));
   };
   EXPECT_EQ(count(RequestOutcome::kHit), 4);
+  const auto hits = [&](const std::string& domain, const std::string& tier) {
+    return world.metric("varve_domain_match_hits_total",
+                        "domain=\"" + domain + "\",tier=\"" + tier + "\"");
+  };
+  EXPECT_EQ(hits("default", "dram"), 3);
+  EXPECT_EQ(hits("default", "flash"), 1);
+  EXPECT_EQ(hits("team-a", "dram") + hits("team-a", "flash"), 0);
   EXPECT_EQ(count(RequestOutcome::kMiss), 6);
   EXPECT_EQ(count(RequestOutcome::kRefused), 20);
   EXPECT_EQ(count(RequestOutcome::kError), 10);
