@@ -77,12 +77,14 @@ class ThreadedClient final : public Client {
   static bool terminal(const Event& e) {
     return e.kind != Event::Kind::kLayer && e.kind != Event::Kind::kReserved;
   }
+  Result<std::unique_ptr<ClientCore>> open_core();
   void pump();
   void post(std::function<void()> call) const;
   template <class T>
   T call(std::function<T()> body) const;
+  // `layers`: of a push.
   template <class Submit>
-  Result<OpId> submit(Event::Kind terminal_kind, uint64_t tag, Submit submit);
+  Result<OpId> submit(Event::Kind terminal_kind, uint64_t tag, Submit submit, uint32_t layers = 0);
   void deliver(Event event);
   void signal();  // mutex_ is held: the descriptor says whether there are events
 
@@ -107,13 +109,25 @@ class ThreadedClient final : public Client {
   std::atomic<SessionState> state_{SessionState::kConnecting};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Event> events_;     // mutex_
-  bool signalled_ = false;       // mutex_; event_fd_ is readable
-  std::set<OpId> live_ops_;      // mutex_; ours, until the terminal event
-  ClientCounters counters_;      // mutex_
-  Status last_error_;            // mutex_
-  std::string last_error_text_;  // mutex_
+  std::deque<Event> events_;                          // mutex_
+  bool signalled_ = false;                            // mutex_; event_fd_ is readable
+  std::set<OpId> live_ops_;                           // mutex_; ours, until the terminal event
+  std::map<OpId, uint32_t> live_pushes_;              // mutex_; of these, with their layers
+  std::map<FormatId, std::vector<uint32_t>> layers_;  // mutex_; of each rank
+  ClientCounters counters_;                           // mutex_
+  Status last_error_;                                 // mutex_
+  std::string last_error_text_;                       // mutex_
 };
+
+// The memory of its options is taken here, and who embeds us is told where there is none: what a
+// thread throws ends the whole process.
+Result<std::unique_ptr<ClientCore>> ThreadedClient::open_core() {
+  try {
+    return ClientCore::open(env_, *reactor_, options_);
+  } catch (const std::bad_alloc&) {
+    return Status::internal("client: no memory for parity and rebuild scratch");
+  }
+}
 
 Status ThreadedClient::start() {
   VARVE_ASSERT(event_fd_ < 0 && core_ == nullptr);
@@ -135,7 +149,7 @@ Status ThreadedClient::start() {
   bool done = false;
   thread_ = std::thread([&] {
     reactor_->turn();  // claims the thread, reads the clock
-    auto core = ClientCore::open(env_, *reactor_, options_);
+    auto core = open_core();
     const bool ok = core.has_value();
     {
       std::lock_guard lock(ready_mutex);
@@ -213,6 +227,7 @@ void ThreadedClient::deliver(Event event) {
     VARVE_ASSERT(live_ops_.count(event.op) == 1, event.op);  // nothing behind the terminal one (C3)
     if (terminal(event)) {
       live_ops_.erase(event.op);
+      live_pushes_.erase(event.op);
       counters_ = core_->counters();
     }
     if (queued) events_.push_back(std::move(event));
@@ -262,7 +277,8 @@ T ThreadedClient::call(std::function<T()> body) const {
 }
 
 template <class Submit>
-Result<OpId> ThreadedClient::submit(Event::Kind terminal_kind, uint64_t tag, Submit run) {
+Result<OpId> ThreadedClient::submit(Event::Kind terminal_kind, uint64_t tag, Submit run,
+                                    uint32_t layers) {
   const OpId ours = ++last_op_;
   {
     std::lock_guard lock(mutex_);
@@ -270,6 +286,7 @@ Result<OpId> ThreadedClient::submit(Event::Kind terminal_kind, uint64_t tag, Sub
       return Status::overloaded("65536 events wait for poll()");
     }
     live_ops_.insert(ours);
+    if (terminal_kind == Event::Kind::kPushed) live_pushes_[ours] = layers;
   }
   post([this, ours, terminal_kind, tag, run]() mutable {
     Result<OpId> made = run(*core_);
@@ -297,7 +314,14 @@ Status ThreadedClient::wait_ready(Nanos timeout_ns) {
 }
 
 Result<FormatId> ThreadedClient::format(const Format& format) {
-  return call<Result<FormatId>>([&] { return core_->format(format); });
+  Result<FormatId> id = call<Result<FormatId>>([&] { return core_->format(format); });
+  if (!id) return id;
+  std::lock_guard lock(mutex_);
+  std::vector<uint32_t>& layers = layers_[*id];
+  layers.clear();
+  for (const auto& rank : format.ranks)
+    layers.push_back(static_cast<uint32_t>(rank.size()));
+  return id;
 }
 Result<RegionId> ThreadedClient::register_memory(void* data, uint64_t bytes) {
   return call<Result<RegionId>>([&] { return core_->register_memory(data, bytes); });
@@ -349,13 +373,32 @@ Result<OpId> ThreadedClient::purge(PurgeRequest request) {
 }
 Result<OpId> ThreadedClient::push(PushRequest request) {
   const uint64_t tag = request.tag;
-  return submit(Event::Kind::kPushed, tag, [r = std::move(request)](ClientCore& core) mutable {
+  uint32_t layers = 0;  // where there is no such format or rank, the push says so
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = layers_.find(request.format);
+    if (found != layers_.end() && request.rank < found->second.size()) {
+      layers = found->second[request.rank];
+    }
+  }
+  const auto run = [r = std::move(request)](ClientCore& core) mutable {
     return core.push(std::move(r));
-  });
+  };
+  return submit(Event::Kind::kPushed, tag, run, layers);
 }
 
 // An op that ended meanwhile said why in its terminal event; the call itself cannot fail later.
 Status ThreadedClient::push_layer(OpId op, uint32_t layer) {
+  {
+    std::lock_guard lock(mutex_);
+    if (op == 0 || op > last_op_.load()) return Status::invalid("push_layer: no such op");
+    if (live_ops_.count(op) == 0) return Status();
+    const auto push = live_pushes_.find(op);
+    if (push == live_pushes_.end()) return Status::invalid("push_layer: the op is no push");
+    if (layer != ClientCore::kEveryLayer && layer >= push->second) {
+      return Status::invalid("push_layer: no such layer");
+    }
+  }
   post([this, op, layer] {
     const auto found = core_ops_.find(op);
     if (found == core_ops_.end()) return;

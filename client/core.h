@@ -27,6 +27,7 @@ namespace varve {
 inline constexpr uint32_t kPieceSendsMax = 64;  // EXTENT frames under way, all lanes
 // One round of the widest scheme, so that any push gets on.
 inline constexpr uint64_t kParityScratchBytesMin = 1 * kMiB;
+inline constexpr uint64_t kParityScratchBytesMax = 4 * kGiB;
 static_assert(kParityScratchBytesMin >= uint64_t{kParityMax} * kPayloadBytesMax);
 // All that one stripe can need (stripe_in.h), so that any loss gets its turn.
 inline constexpr uint64_t kRebuildScratchBytesMin =

@@ -13,8 +13,9 @@ Status check_options(const ClientOptions& o) {
   if (o.pull_credit_bytes < 4 * uint64_t{kExtentBytesMax}) {
     return Status::invalid("client: pull_credit_bytes is at least 16 MiB");
   }
-  if (o.parity_scratch_bytes < kParityScratchBytesMin) {
-    return Status::invalid("client: parity_scratch_bytes is at least 1 MiB");
+  if (o.parity_scratch_bytes < kParityScratchBytesMin ||
+      o.parity_scratch_bytes > kParityScratchBytesMax) {
+    return Status::invalid("client: parity_scratch_bytes is 1 MiB to 4 GiB");
   }
   if (o.rebuild_scratch_bytes < kRebuildScratchBytesMin ||
       o.rebuild_scratch_bytes > kRebuildScratchBytesMax) {

@@ -314,6 +314,8 @@ class ClientCore {
   virtual Result<OpId> follow(FollowRequest request) = 0;
   virtual Result<OpId> push(PushRequest request) = 0;  // reserves; then layers:
   // The bytes of `layer` of all blocks are final: they leave now. Any order; kEvery = all layers.
+  // kInvalid: no push, or no such layer; the op goes on. Of one that has ended it does nothing: its
+  // event says why.
   static constexpr uint32_t kEveryLayer = ~0u;
   virtual Status push_layer(OpId op, uint32_t layer) = 0;
   // After the last layer the op commits by itself. Abort: terminal event kCancelled.

@@ -171,7 +171,7 @@ typedef struct varve_options {
   char token[264];                // at most 256 bytes; default none, good for loopback only
   char name[264];                 // shown to operators, at most 256 bytes; default "engine"
   uint64_t pull_credit_bytes;     // under way to this client; at least 16 MiB, default 64 MiB
-  uint64_t parity_scratch_bytes;  // at least 1 MiB, default 16 MiB
+  uint64_t parity_scratch_bytes;  // 1 MiB to 4 GiB, default 16 MiB
   uint64_t rebuild_scratch_bytes;  // 56 MiB to 128 MiB, default 64 MiB
   uint32_t populate_scratch;       // 1 = make both resident with the first session; default no
   uint32_t
@@ -545,8 +545,8 @@ typedef struct varve_push_request {
 // VARVE_NO_SPACE, VARVE_CORRUPT (a checksum of what arrived), VARVE_IO too.
 VARVE_API varve_status varve_push_submit(varve_client* client, const varve_push_request* request,
                                          varve_op* op);
-// Any order; VARVE_NONE = every layer. Fails: the usual; VARVE_UNKNOWN when the completion was
-// taken. A layer that the format does not have ends the op with VARVE_CANCELLED.
+// Any order; VARVE_NONE = every layer. Of a push that has ended it does nothing. Fails: the usual,
+// also of an op that is no push or has no such layer; VARVE_UNKNOWN when the completion was taken.
 VARVE_API varve_status varve_push_layer(varve_client* client, varve_op op, uint32_t layer);
 
 // Of a pull or follow: how many layers, from layer_first on, are in place. Never falls, reads

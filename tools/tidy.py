@@ -96,6 +96,7 @@ EXCEPTIONS = [
     ("common/base/log.cc", "a header of system calls", "pthread_atfork, for that lock"),
     ("client/client.cc", "std::function", "set-up calls only, posted to the reactor's thread"),
     ("client/client.cc", "a thread", "the thread that the reactor runs on"),
+    ("client/client.cc", "an exception", "a thread in a foreign process: out of memory is said"),
     ("client/client.cc", "a file or socket call", "the one eventfd that the caller polls"),
     ("client/client.cc", "a header of system calls", "the one eventfd, the thread, the process id"),
     ("client/c_border.h", "an exception", "the one catch: none crosses into C"),

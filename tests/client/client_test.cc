@@ -293,10 +293,33 @@ TEST_F(ClientTest, ARequestThatIsWrongEndsInItsEvent) {
   EXPECT_EQ(event->kind, Event::Kind::kPushed);
   EXPECT_EQ(event->status.code(), Code::kInvalid);
   const OpId op = *client_->push(push_of(0, 1));
-  EXPECT_TRUE(client_->push_layer(op, 99).ok());
+  EXPECT_EQ(client_->push_layer(op, 99).code(), Code::kInvalid);
+  EXPECT_EQ(client_->push_layer(op + 1, 0).code(), Code::kInvalid);
+  EXPECT_TRUE(client_->push_layer(op, ClientCore::kEveryLayer).ok()) << "it went on";
   event = client_->wait(op, kLong);
   ASSERT_TRUE(event.has_value());
-  EXPECT_EQ(event->status.code(), Code::kCancelled);
+  EXPECT_TRUE(event->status.ok()) << event->status.what();
+  EXPECT_TRUE(client_->push_layer(op, 0).ok()) << "it has ended, and said how";
+}
+
+// Goal: an op that is no push is refused, and goes on. Method: nobody answers it.
+TEST_F(ClientTest, OnlyAPushHasLayersToPush) {
+  options_.breaker_failures = 0;  // else nothing waits for an answer
+  open("127.0.0.1:1");
+  const OpId op = *client_->match(match_of(0, 1));
+  EXPECT_EQ(client_->push_layer(op, 0).code(), Code::kInvalid);
+  EXPECT_FALSE(client_->wait(op, 10 * kMillisecond).has_value());
+  client_->cancel(op);
+  EXPECT_TRUE(client_->wait(op, kLong).has_value());
+}
+
+// Goal: who embeds the client is told what it cannot have, and lives on.
+TEST_F(ClientTest, WhatMemoryThereIsNotForIsSaid) {
+  ClientOptions options = options_;
+  for (const uint64_t bytes : {uint64_t{4} * kGiB + 1, uint64_t{1} << 38, ~uint64_t{0}}) {
+    options.parity_scratch_bytes = bytes;
+    EXPECT_EQ(Client::open(options).error().code(), Code::kInvalid) << bytes;
+  }
 }
 
 TEST_F(ClientTest, OptionsThatCannotWorkAreRefusedAtOpen) {
