@@ -304,8 +304,10 @@ TEST_F(ClientTest, ARequestThatIsWrongEndsInItsEvent) {
 
 // Goal: an op that is no push is refused, and goes on. Method: nobody answers it.
 TEST_F(ClientTest, OnlyAPushHasLayersToPush) {
-  options_.breaker_failures = 0;  // else nothing waits for an answer
-  open("127.0.0.1:1");
+  DaemonThread daemon;
+  daemon.call(
+      [](ScriptedDaemon& d) { d.hook = [](const auto& r) { return r.type == Type::kMatch; }; });
+  open_ready(daemon);
   const OpId op = *client_->match(match_of(0, 1));
   EXPECT_EQ(client_->push_layer(op, 0).code(), Code::kInvalid);
   EXPECT_FALSE(client_->wait(op, 10 * kMillisecond).has_value());
