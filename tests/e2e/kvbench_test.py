@@ -58,6 +58,9 @@ class KvBench(unittest.TestCase):
         with open(self.json, encoding="utf-8") as file:
             document = json.load(file)
         self.assertRegex(document["git_commit"], "^([0-9a-f]{40}(-dirty)?|sources-[0-9a-f]{64})$")
+        # Expect: what it knows by its build's cache alone it does not know here, and says so.
+        self.assertIn("whether this is a release build is unknown", done.stdout)
+        self.assertNotIn("this is no release build", done.stdout)
         # Expect: what the machine sets is declared, without a word of it omitted.
         told = document["declaration"]["os"]
         for part in ("governor", "mitigations", "numa_nodes", "sysctl"):
@@ -194,6 +197,50 @@ class KvBench(unittest.TestCase):
                 self.assertNotIn("GB/s", text)
                 self.assertEqual(os.listdir(self.folder), [], "something was left behind")
                 self.assertEqual(processes_of(self.folder), [], "something still runs")
+
+    def test_a_server_that_ends_during_the_run_is_no_result(self):
+        data = os.path.join(self.folder, "data")
+        server, address = start_varved(data)
+        command = [KVBENCH, "replay", "--requests", "120", "--loop", "open", "--speedup", "5",
+                   "--rounds", "1", "--layers", "1", "--blocks-max", "4", "--deadline-ms", "500",
+                   "--address", address, "--json", self.json]
+        try:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True) as process:
+                wait_until_pulled(os.path.join(data, "metrics.prom"), process)
+                server.kill()
+                text, errors = process.communicate(timeout=240)
+        finally:
+            stop_varved(server)
+        self.assertEqual(process.returncode, 1, text + errors)
+        self.assertIn("gone", errors)
+        self.assertNotIn("GB/s", text)
+        self.assertFalse(os.path.exists(self.json))
+
+    def test_a_result_that_cannot_be_written_is_no_success(self):
+        command = [KVBENCH, "ceiling", "--quick", "--layers", "2", "--dir", self.folder]
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True,
+                                  timeout=240, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("the result is lost", done.stderr)
+        for sink in (">/dev/full", ">&-"):
+            done = subprocess.run(["sh", "-c", f'"$0" --help {sink}', KVBENCH], text=True,
+                                  stderr=subprocess.PIPE, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1, sink + done.stderr)
+
+    def test_wrong_use_is_said_before_anything_runs(self):
+        token = os.path.join(self.folder, "token")
+        with open(token, "w", encoding="utf-8") as file:
+            file.write("a-token\n")
+        for arguments in (["--loop", "open", "--speedup", "nan"], ["--hardware", "/dev/zero"],
+                          ["--json", ""], ["--json", "/no/such/file"], ["--token-file", token],
+                          ["--trace", "/dev/zero"]):
+            done = subprocess.run([KVBENCH, "replay", "--requests", "2", *arguments, "--dir",
+                                   self.folder], capture_output=True, text=True, timeout=10,
+                                  check=False)
+            self.assertEqual(done.returncode, 2, str(arguments) + done.stdout + done.stderr)
+            self.assertEqual(os.listdir(self.folder), ["token"])
 
     def test_without_a_server_there_is_no_result(self):
         _, text = self.run_it("replay", "--requests", "2", "--address", "127.0.0.1:1", expect=1)

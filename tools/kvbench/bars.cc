@@ -14,6 +14,7 @@
 #include "tools/kvbench/index_bars.h"
 #include "tools/kvbench/layout_bar.h"
 #include "tools/kvbench/match_bars.h"
+#include "tools/kvbench/options.h"
 #include "tools/kvbench/process.h"
 #include "tools/kvbench/pull_bars.h"
 #include "tools/kvbench/recovery_bar.h"
@@ -219,8 +220,7 @@ CLI::App* add_bars(CLI::App& app, BarsOptions& options) {
   command->add_option("--lanes", options.lanes, "bulk lanes and raw connections")
       ->check(CLI::Range(1u, 4u));
   command->add_option("--dir", options.folder, "work folder, 10 GiB; default: beside the build");
-  command->add_option("--json", options.json_path, "write the declaration there");
-  command->add_option("--hardware", options.hardware_path, "a system description to embed, JSON");
+  add_document_options(*command, options.json_path, options.hardware_path);
   return command;
 }
 

@@ -7,6 +7,7 @@
 #include "tools/kvbench/drive_ceiling.h"
 #include "tools/kvbench/drive_writes.h"
 #include "tools/kvbench/memory_ceiling.h"
+#include "tools/kvbench/options.h"
 #include "tools/kvbench/process.h"
 #include "tools/kvbench/report.h"
 #include "tools/kvbench/socket_ceiling.h"
@@ -183,8 +184,7 @@ CLI::App* add_ceiling(CLI::App& app, CeilingOptions& options) {
   command->add_option("--rounds", options.rounds)->check(CLI::Range(1u, kRoundsMax));
   command->add_flag("--quick", options.quick, "a small set, two rounds: a smoke test");
   command->add_option("--dir", options.folder, "work folder; default: beside the build");
-  command->add_option("--json", options.json_path, "write the declaration there");
-  command->add_option("--hardware", options.hardware_path, "a system description to embed, JSON");
+  add_document_options(*command, options.json_path, options.hardware_path);
   return command;
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kTargetInFlightBytes = 2 * kMiB;  // of a pull, at each target
 constexpr uint64_t kWindowBytes = 5 * 4 * kMiB;      // pull_windows_max, of 4 MiB
+constexpr int kHardwareDepthMax = 32;
 constexpr const char* kNoStore = "no store takes part in this run: ceilings only";
 constexpr const char* kNoDescription =
     "no system description was given (--hardware FILE); declared is what this machine tells";
@@ -43,11 +44,7 @@ void declare_head(const Conditions& c, Declaration& out) {
     out.warn("the machine was not quiet: load " + std::to_string(c.start.load_average) + " on " +
              std::to_string(cores()) + " cores when the run began; not for publication");
   }
-  const std::string cache = build_cache();
-  if (cache_value(cache, "VARVE_DEBUG") == "ON" ||
-      cache_value(cache, "VARVE_SANITIZE") != "(none)") {
-    out.warn("this is no release build: it checks more and is slower; not for publication");
-  }
+  if (const std::string warning = build_warning(build_cache()); !warning.empty()) out.warn(warning);
   if (c.start.commit.ends_with("-dirty")) {
     out.warn("the program was built of files that differ from its commit; not for publication");
   }
@@ -364,8 +361,7 @@ Status declare_hardware(const Conditions& c, Declaration& out) {
     if (c.server == Server::kOthers) out.omit_part("hardware", "the server's machine", kNotTold);
     return {};
   }
-  Json hardware = Json::parse(read_file(c.hardware_path), nullptr, false);
-  if (!hardware.is_object()) return Status::invalid("kvbench: --hardware is no JSON object");
+  VARVE_TRY(Json hardware, read_hardware(c.hardware_path));
   out.declare("hardware", std::move(hardware));
   return {};
 }
@@ -381,6 +377,32 @@ void declare_called(Declaration& out) {
 }
 
 }  // namespace
+
+Result<Json> read_hardware(const std::string& path) {
+  VARVE_TRY(const std::string text, read_regular(path, kHardwareBytesMax));
+  bool deep = false;  // what is written recursively later must not use up the stack
+  const auto is_shallow = [&deep](int depth, Json::parse_event_t, Json&) {
+    deep = deep || depth > kHardwareDepthMax;
+    return !deep;
+  };
+  Json hardware = Json::parse(text, is_shallow, false);
+  if (deep) return Status::invalid("kvbench: a system description is nested too deep (32)");
+  if (!hardware.is_object()) {
+    return Status::invalid("kvbench: a system description is one JSON object, and this is none");
+  }
+  return hardware;
+}
+
+std::string build_warning(const std::string& cache) {
+  const std::string debug = cache_value(cache, "VARVE_DEBUG");
+  const std::string sanitize = cache_value(cache, "VARVE_SANITIZE");
+  if (debug == "unknown" || sanitize == "unknown") {
+    return "whether this is a release build is unknown: the program does not stand in its build; "
+           "not for publication";
+  }
+  if (debug != "ON" && sanitize == "(none)") return "";
+  return "this is no release build: it checks more and is slower; not for publication";
+}
 
 void declare_duration(const RunStart& start, uint32_t repetitions, Declaration& out) {
   const Nanos took_ns = SystemClock().now_ns() - start.began_ns;

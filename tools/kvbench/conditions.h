@@ -60,6 +60,14 @@ struct Conditions {
   std::string hardware_path;  // a system description to embed; may be empty
 };
 
+inline constexpr uint64_t kHardwareBytesMax = 1 * kMiB;
+// A system description to embed: a regular file of at most kHardwareBytesMax, a JSON object.
+Result<Json> read_hardware(const std::string& path);
+
+// The warning that the cache of a build makes necessary; empty: a release build. A program that
+// stands outside of its build has no cache, and does not know. Pure.
+std::string build_warning(const std::string& cache);
+
 // The head and every field that does not depend on the workload; what the subcommand declares or
 // omits itself: cache_state(_proof), engine.pd_disaggregated and .kv_transfer_protocol, workload.*,
 // persistence, results. Fails when the hardware description cannot be read.

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <span>
 #include <sstream>
@@ -22,6 +23,7 @@ namespace varve::kvbench {
 
 namespace {
 
+constexpr size_t kReadBytes = 256 * kKiB;
 constexpr double kQuietLoadPerCore = 0.25;
 constexpr uint64_t kSectorBytes = 512;  // the unit of /sys/block/*/size, whatever the drive's is
 
@@ -216,8 +218,11 @@ std::string sha256_of_files(const std::string& path) {
   }
   Sha256 hash;
   for (const std::string& one : paths) {
-    const std::string text = read_file(one);
-    hash.update(std::as_bytes(std::span(text.data(), text.size())));
+    if (!std::filesystem::is_regular_file(one, error)) continue;  // a pipe has no end
+    std::ifstream file(one, std::ios::binary);
+    std::vector<char> piece(kReadBytes);
+    while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0)
+      hash.update(std::as_bytes(std::span(piece.data(), static_cast<size_t>(file.gcount()))));
   }
   std::string hex;
   for (const std::byte b : hash.finish().bytes) {

@@ -14,8 +14,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 namespace varve::kvbench {
@@ -25,7 +23,8 @@ namespace {
 constexpr Nanos kReadyWait = 60 * kSecond;
 constexpr Nanos kStopWait = 20 * kSecond;
 constexpr uint32_t kLineBytesMax = 4096;
-constexpr uint32_t kMetricsLooks = 2000;  // every 10 ms
+constexpr uint64_t kFileBytesMax = 64 * kMiB;  // what /proc, a build or a daemon tells is less
+constexpr uint32_t kMetricsLooks = 2000;       // every 10 ms
 
 void sleep_ms(uint32_t ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
@@ -63,11 +62,32 @@ uint64_t metric_sum(std::string_view prometheus_text, std::string_view name,
   return sum;
 }
 
+Result<std::string> read_regular(const std::string& path, uint64_t bytes_max) {
+  struct stat info = {};
+  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return Status::io("kvbench: the file cannot be opened", errno);
+  const bool regular = ::fstat(file, &info) == 0 && S_ISREG(info.st_mode);
+  std::string text;
+  char piece[64 * 1024];
+  ssize_t got = regular ? 1 : 0;
+  while (got > 0 && text.size() <= bytes_max) {  // what /proc has tells no length
+    got = ::read(file, piece, sizeof(piece));
+    if (got > 0) text.append(piece, static_cast<size_t>(got));
+  }
+  const int error = got < 0 ? errno : 0;
+  (void)::close(file);
+  if (!regular) return Status::invalid("kvbench: this is no regular file; is it the right one?");
+  if (error != 0) return Status::io("kvbench: the file cannot be read", error);
+  if (text.size() > bytes_max) {
+    return Status::invalid(
+        "kvbench: the file is larger than any of its kind; is it the right one?");
+  }
+  return text;
+}
+
 std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+  const auto text = read_regular(path, kFileBytesMax);
+  return text ? *text : "";
 }
 
 std::string own_path() {

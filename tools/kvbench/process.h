@@ -18,7 +18,9 @@ namespace varve::kvbench {
 uint64_t metric_sum(std::string_view prometheus_text, std::string_view name,
                     std::string_view label);
 
-std::string read_file(const std::string& path);  // empty when it cannot be read
+// Of a regular file of at most `bytes_max`; a device or a pipe has no end, and none is waited for.
+Result<std::string> read_regular(const std::string& path, uint64_t bytes_max);
+std::string read_file(const std::string& path);  // empty when it cannot be read, or is too large
 
 std::string own_path();     // of this program
 std::string varved_path();  // of the daemon that was built beside it

@@ -10,6 +10,7 @@
 
 #include "tools/kvbench/drive_ceiling.h"
 #include "tools/kvbench/machine.h"
+#include "tools/kvbench/options.h"
 #include "tools/kvbench/replay_results.h"
 #include "tools/kvbench/report.h"
 #include "tools/kvbench/socket_ceiling.h"
@@ -143,6 +144,13 @@ Status play_all(const ReplayOptions& options, const ReplayPlan& plan, const Serv
   return {};
 }
 
+// What a server did that is gone by now says nothing of a server.
+Status check_there(const ServerUnderTest& server) {
+  if (server.open_client("kvbench-end", 1)) return {};
+  return Status::unavailable(
+      "kvbench: the server was gone when the run ended (it takes no session any more)");
+}
+
 Status measure(const ReplayOptions& options, const RunStart& start, Declaration& out,
                std::vector<std::string>& lines) {
   VARVE_TRY(const trace::Trace trace, trace_of(options));
@@ -170,6 +178,7 @@ Status measure(const ReplayOptions& options, const RunStart& start, Declaration&
   run.server_pid = server->pid();
   VARVE_RETURN_IF_ERROR(play_all(options, plan, *server, *socket, *player, run));
   run.bypassed = player->bypassed();
+  VARVE_RETURN_IF_ERROR(check_there(*server));
   if (server->is_own()) {
     const std::string metrics = server->metrics();
     if (metrics.empty()) return Status::timed_out("kvbench: varved does not tell its counters");
@@ -207,7 +216,7 @@ Status check_times(const ReplayOptions& options, const trace::Trace& trace) {
 }
 
 ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedup) {
-  VARVE_ASSERT(blocks_max > 0 && speedup > 0);
+  VARVE_ASSERT(blocks_max > 0 && speedup > 0);  // problem_of_number refuses others
   ReplayPlan plan;
   std::unordered_map<uint64_t, uint32_t> dense;
   std::unordered_set<uint32_t> seen;
@@ -227,7 +236,9 @@ ReplayPlan plan_of(const trace::Trace& trace, uint32_t blocks_max, double speedu
     plan.hits_possible += prefix;
     plan.prefix_tokens.push_back(static_cast<double>(prefix) * trace::kTraceBlockTokens);
     plan.blocks += blocks;
-    const double ms = static_cast<double>(request.time_ms - trace.requests[0].time_ms) / speedup;
+    const double due_ms =
+        static_cast<double>(request.time_ms - trace.requests[0].time_ms) / speedup;
+    const double ms = std::min(due_ms, kPlayMsMax);  // later: check_times refuses it
     const bool told = request.session != trace::kNoSession;
     plan.load.push_back({static_cast<Nanos>(ms * static_cast<double>(kMillisecond)),
                          told ? request.session : kNoLoadSession});
@@ -294,14 +305,16 @@ Nanos busy_ns(std::vector<Span> spans) {
 CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
   CLI::App* command = app.add_subcommand("replay", "plays a trace, closed or open loop");
   add_server_options(*command, options.server);
-  command->add_option("--trace", options.trace_path,
-                      "JSON lines, a session, or a folder of sessions; none: the generator");
+  command
+      ->add_option("--trace", options.trace_path,
+                   "JSON lines, a session, or a folder of sessions; none: the generator")
+      ->check(problem_of_trace);
   command->add_option("--seed", options.seed, "of the generator");
   command->add_option("--requests", options.requests, "the first of the trace")
       ->check(CLI::Range(1u, trace::kTraceRequestsMax));
   command->add_option("--loop", options.loop)->check(CLI::IsMember({"closed", "open"}));
   command->add_option("--speedup", options.speedup, "open loop: times of the trace, divided by it")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check([](const std::string& text) { return problem_of_number(text, 0.001, 1e6); });
   command->add_option("--concurrency", options.concurrency, "requests under way (open: at most)")
       ->check(CLI::Range(1u, kWorkersMax));
   command
@@ -320,8 +333,7 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
   command->add_option("--ack", options.ack)->check(CLI::IsMember({"durable", "cached"}));
   command->add_option("--deadline-ms", options.deadline_ms, "of each operation")
       ->check(CLI::Range(1u, 600000u));
-  command->add_option("--json", options.json_path, "write the declaration there");
-  command->add_option("--hardware", options.hardware_path, "a system description to embed, JSON");
+  add_document_options(*command, options.json_path, options.hardware_path);
   return command;
 }
 

@@ -15,6 +15,8 @@ constexpr const char* kContent =
     "splitmix64 of (content id, layer), every word of every block that a pull delivered, in memory "
     "that was poisoned before";
 
+constexpr double kFailedShareMax = 0.25;
+
 double ms_of(Nanos ns) {
   return static_cast<double>(ns) / static_cast<double>(kMillisecond);
 }
@@ -438,8 +440,19 @@ const char* mode_of(uint64_t dram, uint64_t flash) {
   return dram == 0 ? "storage_only" : "storage_plus_memory";
 }
 
+Status check_failures(const std::vector<Played>& played, uint64_t bypassed) {
+  const Sums sums = sums_of(played);
+  const uint64_t ops = sums.matches.ops + sums.pulls.ops + sums.pushes.ops;
+  const uint64_t failed = sums.matches.failed + sums.pulls.failed + sums.pushes.failed + bypassed;
+  if (share(failed, ops) <= kFailedShareMax) return {};
+  return Status::unavailable(
+      "kvbench: more than a quarter of the matches, pulls and pushes failed: the server was gone, "
+      "or something is wrong with it");
+}
+
 Status conclude(const ReplayView& view, Conditions conditions, Declaration& out,
                 std::vector<std::string>& lines) {
+  VARVE_RETURN_IF_ERROR(check_failures(view.played, view.run.bypassed));
   const Summary summary{sums_of(view.played), times_of(view.played, view.run), rates_of(view.run)};
   const Sums& sums = summary.sums;
   if (summary.rates.pulls.empty() || sums.pulled_bytes == 0) {

@@ -44,8 +44,13 @@ struct ReplayView {
   const ReplayRun& run;
 };
 
-// Fails when nothing was hit: then there is no rate of a store to speak of. What of `conditions`
-// only the results tell is filled in.
+// The rule by which a run that a server mostly failed has no result: more than a quarter of its
+// matches, pulls and pushes `failed`, or were answered by an open breaker. What the server refused,
+// or did not end in time, is what a busy one does and a result, with a warning. Pure.
+Status check_failures(const std::vector<Played>& played, uint64_t bypassed);
+
+// Fails by check_failures, and when nothing was hit: then there is no rate of a store to speak of.
+// What of `conditions` only the results tell is filled in.
 Status conclude(const ReplayView& view, Conditions conditions, Declaration& out,
                 std::vector<std::string>& lines);
 

@@ -2,7 +2,10 @@
 #include "tools/kvbench/report.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 
@@ -48,8 +51,13 @@ int report(const Declaration& declaration, const std::vector<std::string>& lines
   if (!json_path.empty()) {
     std::ofstream file(json_path);
     file << *text;
-    if (!file.flush()) {
-      std::fprintf(stderr, "kvbench: %s cannot be written\n", json_path.c_str());
+    file.close();
+    if (!file) {
+      std::fprintf(stderr, "kvbench: no result: %s cannot be written\n", json_path.c_str());
+      std::error_code error;  // a part of a document is none
+      if (std::filesystem::is_regular_file(json_path, error)) {
+        std::filesystem::remove(json_path, error);
+      }
       return 1;
     }
   }
@@ -66,7 +74,17 @@ int report(const Declaration& declaration, const std::vector<std::string>& lines
   std::printf("declared %zu fields, omitted %zu with reasons%s\n", document["declaration"].size(),
               document["omissions"].size(), json_path.empty() ? "; --json FILE keeps them" : "");
   std::printf("repeat %s\n", document["reproduction_command"].get<std::string>().c_str());
-  return 0;
+  return flush_output(json_path.empty() ? "the result is lost"
+                                        : "the result is in the file of --json alone");
+}
+
+int flush_output(const char* consequence) {
+  errno = 0;
+  const bool whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (whole) return 0;
+  std::fprintf(stderr, "kvbench: standard output cannot be written (%s): %s\n",
+               std::strerror(errno == 0 ? EIO : errno), consequence);
+  return 1;
 }
 
 }  // namespace varve::kvbench

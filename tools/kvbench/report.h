@@ -21,8 +21,13 @@ Json stats_json(const std::vector<double>& values);
 // Of a run that failed before it had a result. Returns the exit code, 1.
 int report_failure(const Status& status);
 // Prints warnings and `lines` and writes the document to `json_path` (empty: nowhere), when the
-// declaration is valid; else says what is wrong with it. Returns the exit code.
+// declaration is valid; else says what is wrong with it. Returns the exit code: 1 also where what
+// was asked for could not be written.
 int report(const Declaration& declaration, const std::vector<std::string>& lines,
            const std::string& json_path);
+
+// Whether all that was printed is on standard output: 0, or 1 and a line on standard error that
+// names the consequence.
+int flush_output(const char* consequence);
 
 }  // namespace varve::kvbench

@@ -11,6 +11,7 @@ namespace varve::kvbench {
 namespace {
 
 constexpr uint32_t kTargetsMin = 2;
+constexpr uint64_t kTokenFileBytesMax = 64 * kKiB;
 constexpr Nanos kReadyWait = 10 * kSecond;
 constexpr Nanos kRecoveryWait = 60 * kSecond;
 // What compares and makes the bytes may keep the cores busy for longer than the usual 20 s.
@@ -19,9 +20,11 @@ constexpr Nanos kPingInterval = 60 * kSecond;
 }  // namespace
 
 void add_server_options(CLI::App& command, ServerOptions& options) {
-  command.add_option("--address", options.address, "HOST:PORT of a server; none: start one");
-  command.add_option("--token-file", options.token_path, "its token of clients")
-      ->check(CLI::ExistingFile);
+  CLI::Option* address =
+      command.add_option("--address", options.address, "HOST:PORT of a server; none: start one");
+  command.add_option("--token-file", options.token_path, "its token of clients, with --address")
+      ->check(CLI::ExistingFile)
+      ->needs(address);  // one that is started has no domains
   command.add_option("--dram-mib", options.dram_mib, "of a server that is started")
       ->check(CLI::Range(64u, 1048576u));
   command.add_option("--targets", options.targets, "of a server that is started")
@@ -39,7 +42,13 @@ void add_server_options(CLI::App& command, ServerOptions& options) {
 Result<std::unique_ptr<ServerUnderTest>> ServerUnderTest::start(const ServerOptions& options,
                                                                 const std::string& run_id) {
   std::unique_ptr<ServerUnderTest> server(new ServerUnderTest(options));
-  if (!options.token_path.empty()) server->token_ = trimmed(read_file(options.token_path));
+  if (!options.token_path.empty()) {
+    VARVE_TRY(const std::string text, read_regular(options.token_path, kTokenFileBytesMax));
+    if (text.find_first_not_of(" \n") == std::string::npos) {
+      return Status::invalid("kvbench: --token-file holds no token");
+    }
+    server->token_ = trimmed(text);
+  }
   if (!options.address.empty()) {
     server->address_ = options.address;
     return server;

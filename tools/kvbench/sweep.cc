@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tools/kvbench/drive_ceiling.h"
+#include "tools/kvbench/options.h"
 #include "tools/kvbench/replay.h"
 #include "tools/kvbench/report.h"
 #include "tools/kvbench/socket_ceiling.h"
@@ -319,8 +320,7 @@ CLI::App* add_sweep(CLI::App& app, SweepOptions& options) {
   command->add_option("--depth", options.depth, "requests in flight of the drive's ceiling")
       ->check(CLI::Range(1u, 256u));
   command->add_flag("--quick", options.quick, "few small cells, two repetitions: a smoke test");
-  command->add_option("--json", options.json_path, "write the declaration there");
-  command->add_option("--hardware", options.hardware_path, "a system description to embed, JSON");
+  add_document_options(*command, options.json_path, options.hardware_path);
   return command;
 }
 

@@ -136,6 +136,39 @@ TEST(Conditions, AHardwareDescriptionIsEmbeddedOrRefused) {
   EXPECT_FALSE(declare_conditions(c, declaration).ok());
 }
 
+TEST(Conditions, AHardwareDescriptionHasBounds) {
+  const std::string path = testing::TempDir() + "/kvbench_hardware_bounds.json";
+  const auto read = [&path](const std::string& text) {
+    std::ofstream(path) << text;
+    return read_hardware(path);
+  };
+  EXPECT_TRUE(read("{\"a\": \"" + std::string(kHardwareBytesMax - 9, 'x') + "\"}").has_value());
+  EXPECT_FALSE(read("{\"a\": \"" + std::string(kHardwareBytesMax, 'x') + "\"}").has_value());
+  EXPECT_FALSE(read("{\"a\": 1").has_value());
+  EXPECT_FALSE(read("").has_value());
+  const auto nested = [](size_t depth) {
+    return "{\"a\": " + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  EXPECT_TRUE(read(nested(20)).has_value());
+  EXPECT_FALSE(read(nested(40)).has_value());
+  EXPECT_FALSE(read(nested(500000)).has_value()) << "what writes it would use up the stack";
+  EXPECT_FALSE(read_hardware("/dev/zero").has_value()) << "it has no end";
+}
+
+TEST(Conditions, AProgramOutsideOfItsBuildDoesNotKnowWhetherItIsARelease) {
+  const std::string release = "#\nVARVE_DEBUG:BOOL=OFF\nVARVE_SANITIZE:STRING=\n";
+  EXPECT_EQ(build_warning(release), "");
+  EXPECT_NE(build_warning("#\nVARVE_DEBUG:BOOL=ON\nVARVE_SANITIZE:STRING=\n").find("no release"),
+            std::string::npos);
+  EXPECT_NE(
+      build_warning("#\nVARVE_DEBUG:BOOL=OFF\nVARVE_SANITIZE:STRING=address\n").find("no release"),
+      std::string::npos);
+  for (const char* cache : {"", "#\nCMAKE_CXX_FLAGS:STRING=-O3\n"}) {
+    EXPECT_NE(build_warning(cache).find("unknown"), std::string::npos);
+    EXPECT_EQ(build_warning(cache).find("no release"), std::string::npos);
+  }
+}
+
 TEST(Conditions, ACodedServerHasAllOfItsCode) {
   const std::pair<Scheme, const char*> kinds[] = {
       {{1, 1}, "replication"}, {{2, 1}, "xor"}, {{4, 2}, "rs"}};

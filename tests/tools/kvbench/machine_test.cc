@@ -2,7 +2,9 @@
 #include "tools/kvbench/machine.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -25,6 +27,17 @@ TEST(Machine, AWordIsQuotedOnlyWhereAShellWouldReadItOtherwise) {
   EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
   EXPECT_EQ(shell_quoted("$(x)"), "'$(x)'");
   EXPECT_EQ(shell_quoted(""), "''");
+}
+
+TEST(Machine, ADigestIsOfRegularFilesAlone) {
+  const std::string folder = testing::TempDir() + "/kvbench_machine_digest";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder + "/folder");
+  std::ofstream(folder + "/a") << "abc";
+  ASSERT_EQ(::mkfifo((folder + "/pipe").c_str(), 0600), 0);  // nobody writes into it
+  EXPECT_EQ(sha256_of_files(folder),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256_of_files(folder + "/a"), sha256_of_files(folder));
 }
 
 TEST(Machine, AMountIsFoundByItsDevice) {

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
+
 namespace varve::kvbench {
 namespace {
 
@@ -25,6 +27,22 @@ TEST(Process, ACounterIsTheSumOverItsLabels) {
 TEST(Process, ACounterThatIsNotThereIsZero) {
   EXPECT_EQ(metric_sum(kText, "varve_pull_bytes", ""), 0u);
   EXPECT_EQ(metric_sum("", "varve_sessions", ""), 0u);
+}
+
+TEST(Process, AFileIsReadToItsBoundAndADeviceOrAPipeNotAtAll) {
+  const std::string path = testing::TempDir() + "/kvbench_process_file";
+  const std::string pipe = testing::TempDir() + "/kvbench_process_pipe";
+  std::ofstream(path) << std::string(1000, 'x');
+  ::unlink(pipe.c_str());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(*read_regular(path, 1000), std::string(1000, 'x'));
+  EXPECT_EQ(read_regular(path, 999).error().code(), Code::kInvalid);
+  for (const std::string& other : {std::string("/dev/zero"), pipe, testing::TempDir()}) {
+    EXPECT_EQ(read_regular(other, 1000).error().code(), Code::kInvalid) << other;
+    EXPECT_EQ(read_file(other), "") << other;
+  }
+  EXPECT_EQ(read_regular("/no/such/file", 1000).error().code(), Code::kIo);
+  EXPECT_NE(read_file("/proc/self/mountinfo"), "") << "of which nobody tells the length";
 }
 
 TEST(Process, WorkShowsInTheTimeOfAProcess) {

@@ -150,6 +150,7 @@ TEST_F(ReplayResults, WhatFailsIsInTheLatencyAndInTheRateAndIsWarnedOf) {
   all_[0].matches.count(Code::kTimedOut);
   run_.rounds[2].pull_busy_ns = 900;  // nothing came of it
   run_.bypassed = 3;
+  all_[1].pushes.ops = all_[1].pushes.ok = 10;
   ASSERT_TRUE(conclude_it().ok());
   const Json document = out_.document();
   const Json results = document["results"];
@@ -163,8 +164,22 @@ TEST_F(ReplayResults, WhatFailsIsInTheLatencyAndInTheRateAndIsWarnedOf) {
   std::string warnings;
   for (const Json& warning : document["warnings"])
     warnings += warning.get<std::string>() + "\n";
-  for (const char* text : {"1 of 1 matches", "1 of 1 pulls", "1 of 1 pushes", "3 matches were"})
+  for (const char* text : {"1 of 1 matches", "1 of 1 pulls", "1 of 11 pushes", "3 matches were"})
     EXPECT_NE(warnings.find(text), std::string::npos) << text << " in " << warnings;
+}
+
+TEST_F(ReplayResults, WhereMoreThanAQuarterFailsThereIsNoResult) {
+  all_[2].pulls = all_[2].pushes = Outcomes();
+  all_[0].matches = {.ops = 10, .ok = 7, .failed = 2};
+  all_[1].pulls = {.ops = 6, .ok = 5, .failed = 1};
+  all_[2].pushes = {.ops = 4, .ok = 3, .failed = 1};
+  EXPECT_EQ(check_failures(all_, 1).code(), Code::kOk) << "5 of 20";
+  EXPECT_EQ(check_failures(all_, 2).code(), Code::kUnavailable) << "an open breaker counts";
+  all_[2].pushes.failed = 3;
+  EXPECT_EQ(conclude_it().code(), Code::kUnavailable);
+  all_[2].pushes = {.ops = 40, .refused = 20, .timed_out = 20};
+  EXPECT_TRUE(conclude_it().ok()) << "a busy server is measured, and warned of";
+  EXPECT_EQ(check_failures({}, 0).code(), Code::kOk);
 }
 
 TEST_F(ReplayResults, WithoutAHitThereIsNoResult) {

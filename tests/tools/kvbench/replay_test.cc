@@ -108,6 +108,13 @@ TEST(Replay, AnOpenLoopNeedsTimesThatComeToAnEnd) {
   EXPECT_FALSE(check_times(options, trace).ok());
 }
 
+TEST(Replay, ATimeBeyondAllClocksIsNoUndefinedOne) {
+  trace::Trace trace;
+  trace.requests = {request_of(0, {1}, 0), request_of(~0ull, {1}, 0)};
+  const ReplayPlan plan = plan_of(trace, 16, 0.001);
+  EXPECT_EQ(plan.load[1].due_ns, 30ull * 24 * 3600 * kSecond) << "an open loop refuses it";
+}
+
 TEST(Replay, BusyTimeCountsWhatOverlapsOnce) {
   EXPECT_EQ(busy_ns({}), 0u);
   EXPECT_EQ(busy_ns({{10, 20}, {15, 30}, {40, 50}}), 30u);
@@ -124,8 +131,10 @@ TEST(Replay, WhatCannotBePlayedHasNoResult) {
 }
 
 TEST(Replay, WrongUseIsRefused) {
-  for (const char* line : {"replay --loop half", "replay --speedup 0", "replay --requests 0",
-                           "replay --concurrency 1000", "replay --ack maybe"}) {
+  for (const char* line :
+       {"replay --loop half", "replay --speedup 0", "replay --speedup nan", "replay --speedup inf",
+        "replay --speedup 1e308", "replay --speedup=-0", "replay --trace /dev/zero",
+        "replay --requests 0", "replay --concurrency 1000", "replay --ack maybe"}) {
     CLI::App app;
     ReplayOptions options;
     add_replay(app, options);

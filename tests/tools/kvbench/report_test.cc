@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 namespace varve::kvbench {
@@ -32,6 +34,17 @@ TEST(Report, AnInvalidDeclarationPrintsNothingAndWritesNothing) {
   EXPECT_EQ(report(Declaration(), {"1000 GB/s"}, path), 1);
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Report, AStandardOutputThatTakesNoMoreIsSaidAndFails) {
+  EXPECT_EQ(flush_output("said when it fails"), 0);
+  EXPECT_EXIT(
+      {
+        if (std::freopen("/dev/full", "w", stdout) == nullptr) std::_Exit(9);
+        std::printf("1000 GB/s\n");
+        std::_Exit(flush_output("the result is lost"));
+      },
+      testing::ExitedWithCode(1), "No space left.*the result is lost");
 }
 
 }  // namespace

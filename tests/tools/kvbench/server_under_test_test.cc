@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <fstream>
 
 namespace varve::kvbench {
 namespace {
@@ -52,6 +53,26 @@ TEST(ServerUnderTest, ATokenFileThatIsNotThereIsWrongUse) {
   app.parse("--address h:1 --dram-mib 128");
   EXPECT_EQ(options.address, "h:1");
   EXPECT_EQ(options.dram_mib, 128u);
+}
+
+TEST(ServerUnderTest, ATokenIsForAServerThatRunsAlready) {
+  const std::string path = testing::TempDir() + "/kvbench_token";
+  std::ofstream(path) << "a token\n";
+  CLI::App app;
+  ServerOptions options;
+  add_server_options(app, options);
+  EXPECT_THROW(app.parse("--token-file " + path), CLI::ParseError);
+  EXPECT_NO_THROW(app.parse("--address h:1 --token-file " + path));
+}
+
+TEST(ServerUnderTest, ATokenFileWithoutATokenIsRefused) {
+  ServerOptions options;
+  options.address = "127.0.0.1:1";
+  options.token_path = testing::TempDir() + "/kvbench_token_empty";
+  std::ofstream(options.token_path) << " \n";
+  EXPECT_FALSE(ServerUnderTest::start(options, "x").has_value());
+  options.token_path = "/dev/zero";
+  EXPECT_FALSE(ServerUnderTest::start(options, "x").has_value()) << "it has no end";
 }
 
 }  // namespace
