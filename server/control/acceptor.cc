@@ -34,9 +34,11 @@ Status Acceptor::listen(const std::string& address) {
   VARVE_ASSERT(!listener_.is_open());
   VARVE_TRY(const SocketAddress wanted, resolve(address));
   VARVE_TRY(Socket socket, open_socket(wanted));
-  // What is accepted inherits it: an answer is small and waited for.
-  const int on = 1;
-  if (::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
+  // What is accepted inherits both: an answer is small and waited for, and a peer that takes none
+  // is cut off by the kernel, because gRPC closes nothing while a write of it is pending.
+  const int on = 1, stall_ms = kStallMs;
+  if (::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0 ||
+      ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &stall_ms, sizeof(stall_ms)) != 0) {
     return Status::io("setsockopt", errno);
   }
   VARVE_RETURN_IF_ERROR(bind_and_listen(socket, wanted));

@@ -18,6 +18,7 @@ namespace varve::control {
 
 class Acceptor {
  public:
+  static constexpr int kStallMs = 20000;  // that a peer may leave what it is sent untaken
   using Taker = grpc::experimental::ExternalConnectionAcceptor;
   Acceptor(uint32_t connections_max, const Clock& clock);
   ~Acceptor() { stop(); }

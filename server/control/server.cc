@@ -1,6 +1,7 @@
 // The gRPC server around the service: its limits, its health, its end.
 #include <grpc/support/log.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "server/control/acceptor.h"
@@ -18,6 +19,7 @@ constexpr int kMetadataBytesMax = 8 * 1024;
 constexpr int kIdleMs = 30000, kAgeMs = 600000, kAgeGraceMs = 120000;
 constexpr int kKeepaliveMs = 60000, kKeepaliveTimeoutMs = 20000;
 constexpr int kPingMs = 10000, kPingStrikes = 2;
+constexpr Nanos kGraceMax = kSecond;  // of calls, at a stop
 constexpr const char* kServiceName = "varve.v1.Control";
 
 gpr_timespec from_now(Nanos ns) {
@@ -115,7 +117,8 @@ void ServerImpl::stop(Nanos bound_ns) {
     logf(LogLevel::kWarn, "control", "calls are slow to end; waiting for them");
   }
   acceptor_.stop();
-  server_->Shutdown(from_now(left_ns()));
+  // Nobody is being answered any more: what still stands are watches, and peers that say nothing.
+  server_->Shutdown(from_now(std::min(left_ns(), kGraceMax)));
   server_->Wait();
   server_.reset();
 }

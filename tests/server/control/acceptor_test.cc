@@ -3,6 +3,8 @@
 #include "server/control/acceptor.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #include <condition_variable>
 
@@ -58,6 +60,16 @@ TEST_F(ControlAcceptor, WhoIsOneTooManyIsClosedAtOnce) {
   EXPECT_EQ(::recv(three.fd(), &byte, 1, 0), 0);
   EXPECT_EQ(acceptor_.numbers().refused, 1u);
   EXPECT_EQ(::recv(one.fd(), &byte, 1, MSG_DONTWAIT), -1) << "it is open";
+}
+
+// Goal: who reads nothing is cut off, whatever gRPC waits for. Method: the kernel does it.
+TEST_F(ControlAcceptor, WhoTakesNothingIsCutOffByTheKernel) {
+  const Socket one = connect();
+  wait_for_taken(1);
+  int stall_ms = 0;
+  socklen_t bytes = sizeof(stall_ms);
+  ASSERT_EQ(::getsockopt(taken_[0].fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &stall_ms, &bytes), 0);
+  EXPECT_EQ(stall_ms, Acceptor::kStallMs);
 }
 
 // A number of a descriptor that is another connection's now is not the one that was there.
