@@ -347,6 +347,9 @@ Failure agree(const Start& start, const std::vector<flash::TargetLook>& looks,
   }
   flash::TargetLook list;
   list.boot_generation = before.boot_generation;
+  // Nothing of a domain is older than it, also where its list is a copy and all else was lost.
+  for (const uint32_t made : start.identity.domain_starts)
+    list.boot_generation = std::max(list.boot_generation, made);
   list.slices = before.slices;
   // Of targets that are all new nothing is left that the old slices and scheme would bind.
   list.blank = before.slices == 0 || all_blank;

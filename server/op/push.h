@@ -153,8 +153,10 @@ class PushTable {
   // and not committed may be half of what is left by all; of nothing it may always begin.
   bool session_has_share(uint64_t session, uint32_t dram_pages) const;
   // Nor may one domain, with however many sessions: half of attempts and memory is set aside in
-  // equal parts for the `domains` of the node; of nothing it may always begin, too.
-  bool domain_has_share(uint32_t domain, uint32_t domains, uint32_t dram_pages) const;
+  // equal parts for the `domains` of the node, write-behind included. Below its part a domain asks
+  // nobody; of what is common all of its sessions have shares; of nothing it may always begin.
+  enum class Share : uint8_t { kNone, kPart, kCommon };
+  Share domain_share(uint32_t domain, uint32_t domains, uint32_t dram_pages) const;
   void session_committed(const PushOp& op);  // or gave it up
 
   void append(FragmentWrite& write);  // op.append() is called when there is a slot: maybe now
@@ -171,7 +173,7 @@ class PushTable {
     uint64_t dram_pages = 0;
     uint32_t attempts = 0;
   };
-  struct DomainUse {  // of all its reservers
+  struct DomainUse {  // of all its live attempts
     uint32_t domain = kDomainDefault;
     uint64_t dram_pages = 0;
     uint32_t attempts = 0;

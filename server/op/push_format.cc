@@ -5,17 +5,26 @@
 
 namespace varve {
 
+namespace {
+
+// The lineage is part of what the fingerprint is of; a purge of it must not hang on that.
+bool is_same(const SessionFormat& one, const SessionFormat& other) {
+  return one.fingerprint == other.fingerprint && one.lineage == other.lineage;
+}
+
+}  // namespace
+
 bool PushFormats::has_room(const SessionFormat& format) const {
   if (entries_.size() < kMax) return true;
   return std::any_of(entries_.begin(), entries_.end(), [&format](const auto& entry) {
-    return entry->users == 0 || entry->format.fingerprint == format.fingerprint;
+    return entry->users == 0 || is_same(entry->format, format);
   });
 }
 
 const SessionFormat* PushFormats::take(const SessionFormat& format) {
   Entry* unused = nullptr;
   for (const auto& entry : entries_) {
-    if (entry->format.fingerprint == format.fingerprint) {
+    if (is_same(entry->format, format)) {
       ++entry->users;
       return &entry->format;
     }
@@ -33,13 +42,12 @@ const SessionFormat* PushFormats::take(const SessionFormat& format) {
 }
 
 void PushFormats::give(const SessionFormat* format) {
-  for (const auto& entry : entries_) {
-    if (&entry->format != format) continue;
-    VARVE_ASSERT(entry->users > 0);
-    --entry->users;
-    return;
-  }
-  VARVE_ASSERT(false);
+  const auto at = std::find_if(entries_.begin(), entries_.end(),
+                               [format](const auto& entry) { return &entry->format == format; });
+  VARVE_ASSERT(at != entries_.end() && (*at)->users > 0);
+  if (--(*at)->users > 0 || entries_.size() - used() <= kUnusedMax) return;
+  *at = std::move(entries_.back());
+  entries_.pop_back();
 }
 
 uint32_t PushFormats::used() const {

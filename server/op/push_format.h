@@ -14,13 +14,15 @@ namespace varve {
 
 class PushFormats {
  public:
-  static constexpr uint32_t kMax = 256;  // as many as sessions may have registered at once
+  static constexpr uint32_t kMax = 256;      // as many as sessions may have registered at once
+  static constexpr uint32_t kUnusedMax = 8;  // copies that are kept, of up to a MiB
   PushFormats() { entries_.reserve(kMax); }
   bool has_room(const SessionFormat& format) const;
   // The copy, one user more; null: kMax are in use.
   const SessionFormat* take(const SessionFormat& format);
   void give(const SessionFormat* format);
   uint32_t used() const;
+  uint32_t count() const { return static_cast<uint32_t>(entries_.size()); }
 
  private:
   struct Entry {

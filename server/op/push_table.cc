@@ -96,6 +96,14 @@ void PushTable::end(PushOp& op) {
   *at = op.bucket_next;
   op.bucket_next = nullptr;
   formats_.give(op.grant().format);
+  const uint32_t dram_pages = op.grant().dram_pages;
+  DomainUse* use = find_use(op.grant().block.domain);
+  VARVE_ASSERT(use != nullptr && use->attempts > 0 && use->dram_pages >= dram_pages, dram_pages);
+  use->dram_pages -= dram_pages;
+  if (--use->attempts == 0) {
+    *use = uses_.back();
+    uses_.pop_back();
+  }
   pool_.give(&op);
   context_.metrics.pushes_live.set(live());
 }
@@ -148,7 +156,8 @@ PushTable::DomainUse* PushTable::find_use(uint32_t domain) {
   return nullptr;
 }
 
-bool PushTable::domain_has_share(uint32_t domain, uint32_t domains, uint32_t dram_pages) const {
+PushTable::Share PushTable::domain_share(uint32_t domain, uint32_t domains,
+                                         uint32_t dram_pages) const {
   VARVE_ASSERT(domains > 0);
   const uint64_t pages_max = context_.tier.limit_bytes(Budget::kPush) / kPageBytes;
   const uint64_t attempts_max = context_.options.pushes_max;
@@ -172,24 +181,16 @@ bool PushTable::domain_has_share(uint32_t domain, uint32_t domains, uint32_t dra
     aside.dram_pages += (domains - 1 - present) * pages_part;
     aside.attempts += (domains - 1 - present) * attempts_part;
   }
-  if (own.attempts == 0) return true;
   const uint64_t pages = own.dram_pages + dram_pages, attempts = own.attempts + 1;
-  const bool has_pages =
-      pages <= pages_part || pages + others.dram_pages + aside.dram_pages <= pages_max;
-  const bool has_attempts =
-      attempts <= attempts_part || attempts + others.attempts + aside.attempts <= attempts_max;
-  return has_pages && has_attempts;
+  if (pages <= pages_part && attempts <= attempts_part) return Share::kPart;
+  const bool has_pages = pages + others.dram_pages + aside.dram_pages <= pages_max;
+  const bool has_attempts = attempts + others.attempts + aside.attempts <= attempts_max;
+  const bool begins = own.attempts == 0;
+  return begins || (has_pages && has_attempts) ? Share::kCommon : Share::kNone;
 }
 
 void PushTable::session_committed(const PushOp& op) {
   const uint32_t dram_pages = op.grant().dram_pages;
-  DomainUse* use = find_use(op.grant().block.domain);
-  VARVE_ASSERT(use != nullptr && use->attempts > 0 && use->dram_pages >= dram_pages, dram_pages);
-  use->dram_pages -= dram_pages;
-  if (--use->attempts == 0) {
-    *use = uses_.back();
-    uses_.pop_back();
-  }
   for (Reserver& reserver : reservers_) {
     if (reserver.session != op.grant().session) continue;
     VARVE_ASSERT(reserver.attempts > 0 && reserver.dram_pages >= dram_pages, dram_pages);

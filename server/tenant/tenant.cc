@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kHead = "varve domains ";
 constexpr std::string_view kSumWord = "sum ";
 constexpr uint32_t kTextVersion = 1;
+constexpr uint32_t kStartMax = ~0u - 1;  // a start comes after each
 
 Digest sha256(std::string_view text) {
   return Sha256().update(std::as_bytes(std::span(text.data(), text.size()))).finish();
@@ -164,7 +165,7 @@ Status Domains::take_row(std::string_view line) {
   const bool whole = number_of(take_word(line), &row.id) && row.id > rows_.back().id &&
                      row.id <= id_last_ && is_domain_name(row.name = take_word(line)) &&
                      number_of(take_word(line), &row.boot_generation) &&
-                     from_hex(take_word(line), row.salt.bytes) &&
+                     row.boot_generation < kStartMax && from_hex(take_word(line), row.salt.bytes) &&
                      from_hex(take_word(line), row.token_hash.bytes) && line.empty();
   if (!whole) return Status::corrupt("a line is no domain");
   if (find(row.name) != nullptr) return Status::corrupt("a name stands in it twice");

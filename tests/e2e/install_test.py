@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import varved_test
@@ -77,8 +78,13 @@ class InstallTest(unittest.TestCase):
             self.assertIn("--help", run(self.program(name), "--help"))
         self.assertTrue(self.daemon.wait_log("control plane on"), self.daemon.log())
         control = re.search(r"control plane on ([0-9.:]+)", self.daemon.log()).group(1)
-        said = run(self.program("kvctl"), "--control", control, "--json", "status")
-        self.assertIn('"state": "NODE_STATE_SERVING"', said)
+        said = ""
+        for _ in range(100):  # what a node says of itself is a second old
+            said = run(self.program("kvctl"), "--control", control, "--json", "status")
+            if '"state": "NODE_STATE_SERVING"' in said:
+                return
+            time.sleep(0.1)
+        self.fail(said)
 
     def test_the_unit_names_what_was_installed(self):
         unit = self.read("lib", "systemd", "system", "varved.service")

@@ -164,6 +164,19 @@ TEST_F(NodeTargets, ForeignOnesAreStillRefused) {
   EXPECT_EQ(prepare().exit_code, kExitTargetRefused);
 }
 
+// Goal: what is written from now on is newer than each domain, or it would be taken for what an
+// older one of its id left. Method: a list of domains that is all that was saved of a node.
+TEST_F(NodeTargets, AStartIsNewerThanEachDomainThatItHas) {
+  for (uint32_t index = 0; index < 2; ++index)
+    std::filesystem::remove(path(index));
+  std::filesystem::remove(folder_ + "/targets.list");
+  identity_.domain_ids = {kDomainDefault, 2};
+  identity_.domain_id_last = 2;
+  identity_.domain_starts = {0, 57};
+  ASSERT_TRUE(prepare().ok()) << log_;
+  EXPECT_EQ(generation(0), 58u);
+}
+
 TEST_F(NodeTargets, AllLostIsTheEnd) {
   std::filesystem::remove(path(0));
   std::filesystem::remove(path(1));

@@ -53,5 +53,24 @@ TEST(PushFormats, HasALimitOfThoseInUse) {
   EXPECT_EQ(formats.used(), PushFormats::kMax);
 }
 
+TEST(PushFormats, KeepsFewThatNobodyUses) {
+  PushFormats formats;
+  std::vector<const SessionFormat*> taken;
+  for (uint32_t n = 0; n < 100; ++n)
+    taken.push_back(formats.take(numbered(n)));
+  for (const SessionFormat* format : taken)
+    formats.give(format);
+  EXPECT_EQ(formats.used(), 0u);
+  EXPECT_LE(formats.count(), PushFormats::kUnusedMax);
+  EXPECT_NE(formats.take(numbered(50)), nullptr);
+}
+
+TEST(PushFormats, TellsLineagesApart) {
+  PushFormats formats;
+  SessionFormat one = numbered(1), other = numbered(1);
+  other.lineage = 2;
+  EXPECT_NE(formats.take(one), formats.take(other));
+}
+
 }  // namespace
 }  // namespace varve

@@ -116,6 +116,40 @@ TEST(Reserve, LeavesOtherDomainsTheirPartOfTheBudget) {
   rig.expect_at_rest();
 }
 
+// Nor does one that commits more than the drives take.
+TEST(Reserve, LeavesOtherDomainsTheirPartBesideWriteBehind) {
+  RigOptions options;
+  options.layer_bytes = {kPageBytes};
+  options.push_pages = 64;  // 32 blocks
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  rig.domains = 2;
+  rig.domain = 2;
+  uint32_t committed = 0;
+  for (uint32_t n = 0; n < 100; ++n) {
+    rig.session = 200 + n;
+    const Rig::Reserved reserved = rig.reserve({n});
+    if (reserved.loans[0].outcome != ReserveOutcome::kGranted) continue;
+    rig.fill(reserved.loans[0], n);
+    EXPECT_TRUE(rig.commit(reserved.loans[0], wire::AckKind::kCached).ok());
+    ++committed;
+  }
+  EXPECT_LE(committed, 24u);
+  EXPECT_GT(committed, 8u);
+  rig.domain = kDomainDefault;
+  rig.session = 7;
+  std::vector<GrantLoan> granted;
+  for (uint32_t n = 0; n < 8; ++n) {
+    const Rig::Reserved reserved = rig.reserve({n});
+    ASSERT_EQ(reserved.loans[0].outcome, ReserveOutcome::kGranted) << n << ": by one session, too";
+    granted.push_back(reserved.loans[0]);
+  }
+  for (const GrantLoan& loan : granted)
+    EXPECT_TRUE(rig.abort(loan).ok());
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
 TEST(Reserve, TagsEveryAttemptAnew) {
   Rig rig;
   const Rig::Reserved first = rig.reserve({1});

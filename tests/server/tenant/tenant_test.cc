@@ -217,7 +217,8 @@ TEST(Tenant, OddRowsAreRefusedThoughTheSumHolds) {
         row("2 a 1", 2, 3) + row("3 b 1", 4, 3),  // a token twice
         row("2 default 1", 2, 3), row("1 a 1", 2, 3), row("10 a 1", 2, 3), row("2 A 1", 2, 3),
         row("2  1", 2, 3), row("2 a -1", 2, 3), row("2 a", 2, 3), row("+2 a 1", 2, 3),
-        row("2 a 1 1", 2, 3), std::string("\n"), std::string("2 a 1 \n")}) {
+        row("2 a 1 1", 2, 3), row("2 a 4294967294", 2, 3), std::string("\n"),
+        std::string("2 a 1 \n")}) {
     const Result<Domains> refused = read(rows);
     EXPECT_FALSE(refused.has_value()) << rows;
   }
