@@ -156,14 +156,18 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-FolderFacts look_at_folder(const std::string& path, NodeHere node) {
+// varved makes its data folder, and no other.
+enum class Absent : uint8_t { kIsMade, kIsMissed };
+
+FolderFacts look_at_folder(const std::string& path, NodeHere node, Absent absent) {
   FolderFacts facts;
   facts.path = path;
   struct statfs info = {};
   for (const std::string& place : {path, parent_of(path)}) {
     facts.look_errno = ::statfs(place.c_str(), &info) == 0 ? 0 : errno;
     if (facts.look_errno == 0) facts.place = place;
-    if (facts.look_errno != ENOENT) break;  // one that may not be looked at is there
+    // One that may not be looked at is there.
+    if (facts.look_errno != ENOENT || absent == Absent::kIsMissed) break;
   }
   struct stat what = {};
   if (::stat(facts.place.c_str(), &what) == 0 && !S_ISDIR(what.st_mode)) {
@@ -181,24 +185,32 @@ FolderFacts look_at_folder(const std::string& path, NodeHere node) {
 // says what they are.
 std::vector<FolderFacts> look_at_folders(const ServerConfig& config, NodeHere node) {
   std::vector<FolderFacts> folders;
+  const bool is_new = node == NodeHere::kNo && !exists(config.data_dir + "/targets.list");
   if (!config.data_dir.empty()) {
-    folders.push_back(look_at_folder(config.data_dir, node));
-    const bool makes = config.target_paths.empty() && node == NodeHere::kNo &&
-                       !exists(config.data_dir + "/targets.list");
+    folders.push_back(look_at_folder(config.data_dir, node, Absent::kIsMade));
+    const bool makes = is_new && config.target_paths.empty();
     if (makes) folders.back().first_bytes = config.targets * config.target_bytes;
   }
   for (const std::string& path : config.target_paths) {
     struct stat info = {};
     const bool there = ::stat(path.c_str(), &info) == 0;
     if (there && !S_ISREG(info.st_mode)) continue;
+    if (!there && path.starts_with("/dev/")) {  // where no file is ever made
+      FolderFacts& drive = folders.emplace_back();
+      drive.check = "targets";
+      drive.path = path;
+      drive.look_errno = ENODEV;
+      continue;
+    }
     const std::string place = parent_of(path);
     const auto is_it = [&](const FolderFacts& facts) { return facts.path == place; };
     auto folder = std::find_if(folders.begin(), folders.end(), is_it);
     if (folder == folders.end()) {
-      folder = folders.insert(folders.end(), look_at_folder(place, node));
+      folder = folders.insert(folders.end(), look_at_folder(place, node, Absent::kIsMissed));
       folder->check = "targets";
     }
-    if (!there && config.create_targets) folder->first_bytes += config.target_bytes;
+    const bool makes = !there && node == NodeHere::kNo && (is_new || config.create_targets);
+    if (makes) folder->first_bytes += config.target_bytes;
   }
   return folders;
 }

@@ -96,6 +96,10 @@ Finding clock_finding(const MachineFacts& facts) {
 // Of a folder that could not be looked at.
 Finding unseen_finding(const FolderFacts& folder) {
   const std::string &check = folder.check, name = printable(folder.path);
+  if (folder.look_errno == ENOENT && folder.check == "targets") {
+    return {Severity::kError, check, name + " is not there, and nothing makes it",
+            "make it, or correct --target"};
+  }
   if (folder.look_errno == ENOENT) {
     return {Severity::kError, check, "neither " + name + " nor the folder around it is there",
             "make the latter, or name another one"};

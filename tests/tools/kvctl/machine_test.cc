@@ -117,6 +117,25 @@ TEST_F(Looking, LooksWhereNamedTargetsLie) {
   EXPECT_EQ(folders[1].check, "targets");
   EXPECT_EQ(folders[1].first_bytes, 2 * config.target_bytes);
   EXPECT_EQ(folders[2].first_bytes, config.target_bytes);
+  // Expect: a new node makes them unasked, one that was here before does not.
+  config.create_targets = false;
+  EXPECT_EQ(look_at_machine(folder, config, NodeHere::kNo).folders[1].first_bytes,
+            2 * config.target_bytes);
+  write("/targets.list", "x");
+  EXPECT_EQ(look_at_machine(folder, config, NodeHere::kNo).folders[1].first_bytes, 0u);
+}
+
+// Goal: what nobody makes is missed, and nothing is tried in its place.
+TEST_F(Looking, MissesFoldersAndDrivesOfTargetsThatAreNotThere) {
+  ServerConfig config = with_data(folder);
+  config.target_paths = {folder + "/missing/0.dat", "/dev/no-such-drive"};
+  const auto folders = look_at_machine(folder, config, NodeHere::kNo).folders;
+  ASSERT_EQ(folders.size(), 3u);
+  EXPECT_EQ(folders[1].place, "");
+  EXPECT_EQ(folders[1].look_errno, ENOENT);
+  EXPECT_EQ(folders[2].place, "");
+  EXPECT_EQ(folders[2].look_errno, ENODEV);
+  EXPECT_FALSE(folders[2].tried);
 }
 
 // Goal: the addresses and tokens are those of the settings.
