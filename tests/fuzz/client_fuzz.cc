@@ -335,7 +335,7 @@ void Run::say_frame() {
       body.lease_ms = script_.u32();
       body.boot_id = script_.u8() < 200 ? 1 : 2;
       std::vector<wire::TierKind> tiers(count, wire::TierKind::kFlash);
-      if (asks_each_) tiers[0] = wire::TierKind::kNone;
+      if (asks_each_ && count > 0) tiers[0] = wire::TierKind::kNone;
       return daemon_->send(0, e.matched(op, body, tiers));
     }
     case 1: {
