@@ -1,4 +1,4 @@
-// fork, sigwait, and a list of children that the kernel keeps.
+// Two forks, sigwait, and a list of children that the kernel keeps.
 #include "tools/kvbench/supervisor.h"
 
 #include <signal.h>
@@ -64,13 +64,32 @@ int wait_for_end(pid_t child, const sigset_t& watched, int& status) {
   }
 }
 
-}  // namespace
+// Says to the supervisor that the process which was started is gone; from elsewhere it ends the run
+// too.
+constexpr int kStarterDied = SIGUSR1;
 
-std::optional<int> supervise(const std::string& folder) {
-  (void)::signal(SIGCHLD, SIG_DFL);
-  const sigset_t watched = watched_signals();
-  sigset_t before;
-  (void)::pthread_sigmask(SIG_BLOCK, &watched, &before);
+// The process that was started: it may have children that are not of the run, as a shell that calls
+// exec leaves them, so it neither kills nor waits for any but the supervisor.
+int wait_for_supervisor(pid_t supervisor, const sigset_t& watched, const std::string& folder) {
+  while (true) {
+    int status = 0;
+    const int number = wait_for_end(supervisor, watched, status);
+    if (number != 0) {
+      (void)::kill(supervisor, number);
+    } else if (WIFEXITED(status)) {
+      return WEXITSTATUS(status);
+    } else {
+      std::fprintf(stderr,
+                   "kvbench: no result: its supervisor was ended by signal %d, %s is left\n",
+                   WTERMSIG(status), folder.c_str());
+      return 128 + WTERMSIG(status);
+    }
+  }
+}
+
+// Forks the run; the code for the process that was started. In the run: nothing.
+std::optional<int> end_with_run(const std::string& folder, const sigset_t& watched,
+                                const sigset_t& before) {
   (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t supervisor = ::getpid();
   const pid_t child = ::fork();
@@ -96,6 +115,29 @@ std::optional<int> supervise(const std::string& folder) {
   if (number == 0) return WEXITSTATUS(status);
   std::fprintf(stderr, "kvbench: no result: ended by signal %d\n", number);
   return 128 + number;
+}
+
+}  // namespace
+
+std::optional<int> supervise(const std::string& folder) {
+  (void)::signal(SIGCHLD, SIG_DFL);
+  sigset_t watched = watched_signals();
+  sigset_t before;
+  (void)::pthread_sigmask(SIG_BLOCK, &watched, &before);
+  const pid_t starter = ::getpid();
+  const pid_t supervisor = ::fork();
+  if (supervisor < 0) {
+    std::perror("kvbench: no result: fork");
+    return 1;
+  }
+  if (supervisor > 0) return wait_for_supervisor(supervisor, watched, folder);
+  (void)::sigaddset(&watched, kStarterDied);
+  (void)::pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+  (void)::prctl(PR_SET_PDEATHSIG, kStarterDied);
+  if (::getppid() != starter) ::_exit(1);
+  const auto code = end_with_run(folder, watched, before);
+  if (code) ::_exit(*code);
+  return std::nullopt;
 }
 
 }  // namespace varve::kvbench

@@ -2,6 +2,7 @@
 #include "tools/kvbench/supervisor.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,12 +20,13 @@ struct Supervised {
   int pipe_ends[2] = {-1, -1};
   pid_t supervisor = -1;
 
-  explicit Supervised(const std::function<int(int)>& body)  // with the end to write to
-  {
+  explicit Supervised(const std::function<int(int)>& body,  // with the end to write to
+                      const std::function<void(int)>& before = {}) {
     std::filesystem::create_directories(folder + "/target");
     EXPECT_EQ(::pipe(pipe_ends), 0);
     supervisor = ::fork();
     if (supervisor == 0) {
+      if (before) before(pipe_ends[1]);
       const auto code = supervise(folder);
       ::_exit(code ? *code : body(pipe_ends[1]));
     }
@@ -38,14 +40,18 @@ struct Supervised {
     EXPECT_EQ(::read(pipe_ends[0], &byte, 1), 1);
   }
   int exit_code() {
+    const int status = wait_all_ended();
+    EXPECT_TRUE(WIFEXITED(status));
+    return WEXITSTATUS(status);
+  }
+  int wait_all_ended() {
     int status = 0;
     EXPECT_EQ(::waitpid(supervisor, &status, 0), supervisor);
-    EXPECT_TRUE(WIFEXITED(status));
     (void)::close(pipe_ends[1]);
     char byte = 0;
     EXPECT_EQ(::read(pipe_ends[0], &byte, 1), 0) << "a process of the run is left";
     EXPECT_FALSE(std::filesystem::exists(folder));
-    return WEXITSTATUS(status);
+    return status;
   }
 };
 
@@ -85,6 +91,58 @@ TEST(Supervisor, ARunThatAbortsLeavesNothingEither) {
     return ::kill(::getpid(), SIGKILL);
   });
   EXPECT_EQ(run.exit_code(), 128 + SIGKILL);
+}
+
+TEST(Supervisor, AProcessThatWasKilledLeavesNothingEither) {
+  Supervised run(run_for_ever);
+  run.wait_begun();
+  ASSERT_EQ(::kill(run.supervisor, SIGKILL), 0);
+  EXPECT_TRUE(WIFSIGNALED(run.wait_all_ended()));
+}
+
+// A child that says its pid and then holds a pipe which nobody else writes to, as long as it lives.
+struct OlderChild {
+  int pipe_ends[2] = {-1, -1};
+
+  OlderChild() { EXPECT_EQ(::pipe(pipe_ends), 0); }
+  ~OlderChild() { (void)::close(pipe_ends[0]); }
+  void start(int output_of_run) {
+    if (::fork() == 0) {
+      (void)::close(output_of_run);
+      const pid_t own = ::getpid();
+      if (::write(pipe_ends[1], &own, sizeof(own)) == sizeof(own)) pause_for_ever();
+      ::_exit(1);
+    }
+    (void)::close(pipe_ends[1]);
+  }
+  pid_t pid() {
+    (void)::close(pipe_ends[1]);  // the test's own
+    pid_t child = -1;
+    EXPECT_EQ(::read(pipe_ends[0], &child, sizeof(child)), ssize_t{sizeof(child)});
+    return child;
+  }
+  bool lives() const {
+    pollfd end = {pipe_ends[0], POLLIN, 0};
+    return ::poll(&end, 1, 0) == 0;
+  }
+};
+
+// As of a shell that has jobs and calls exec.
+TEST(Supervisor, AChildFromBeforeTheRunLivesOn) {
+  for (const bool by_signal : {false, true}) {
+    OlderChild older;
+    Supervised run([by_signal](int output) { return by_signal ? run_for_ever(output) : 0; },
+                   [&older](int output) { older.start(output); });
+    const pid_t child = older.pid();
+    ASSERT_GT(child, 0);
+    if (by_signal) {
+      run.wait_begun();
+      ASSERT_EQ(::kill(run.supervisor, SIGTERM), 0);
+    }
+    EXPECT_EQ(run.exit_code(), by_signal ? 128 + SIGTERM : 0);
+    EXPECT_TRUE(older.lives());
+    (void)::kill(child, SIGKILL);
+  }
 }
 
 }  // namespace
