@@ -11,12 +11,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEMO = os.path.join(ROOT, "tools", "demo", "demo.py")
+sys.path.insert(0, os.path.dirname(DEMO))
+
+import play  # noqa: E402
+
 BIN = None
 REQUESTS, CONVERSATIONS, BLOCKS_OF_A_TURN = 12, 3, 20
+HELD_SECONDS = 1
 
 
 class DemoTest(unittest.TestCase):
@@ -79,6 +85,31 @@ class DemoTest(unittest.TestCase):
         demo.send_signal(signal.SIGINT)
         self.assertEqual((demo.stdout.read(), demo.wait()), ("demo: interrupted\n", 130))
         self.assertEqual(os.listdir(self.temporary), [])
+
+    def test_time_in_which_a_push_is_held_is_not_the_push_s(self):
+        class Options:
+            requests, trace = REQUESTS, self.path("trace")
+
+        data, binary = self.path("held"), os.path.join(BIN, "varve_demo")
+        os.mkdir(data)
+        daemon = play.Daemon(BIN, data, play.Sizes(play.about(BIN, Options)))
+        self.addCleanup(daemon.log.close)
+        self.addCleanup(daemon.end)
+        daemon.start()
+        self.addCleanup(daemon.process.stdout.close)
+        with open(self.path("worker.log"), "ab") as log:
+            worker = play.Worker(binary, "prefill", daemon, Options, log)
+        self.addCleanup(worker.process.stdout.close)
+        self.addCleanup(worker.end)
+        layers = worker.read()["layers"]
+        began = time.monotonic_ns()
+        row, held = worker.hold(0, lambda: time.sleep(HELD_SECONDS))
+        all_ns = time.monotonic_ns() - began
+        worker.close()
+        self.assertEqual((held, row["pushed_blocks"], row["error"]), (True, BLOCKS_OF_A_TURN, ""))
+        # Expect: what is left has room for the push, and the push is at least its computing.
+        self.assertLessEqual(row["push_ns"], all_ns - HELD_SECONDS * 10**9)
+        self.assertGreaterEqual(row["push_ns"], layers * play.Worker.LAYER_US * 1000)
 
     def test_what_is_wrong_is_said_before_anything_starts(self):
         for arguments, why in ((["--json", self.path("no/result.json")], "no/result.json"),

@@ -41,7 +41,8 @@ struct RequestReport {
   bool matched = false;          // hit_blocks are of the first match, before own blocks could hit
   uint64_t rebuilt_extents = 0;  // that came as the rest of their stripe
   uint64_t pulled_bytes = 0, pushed_bytes = 0;
-  Nanos pull_ns = 0, first_layer_ns = 0, push_ns = 0;
+  Nanos pull_ns = 0, first_layer_ns = 0;
+  Nanos push_ns = 0;            // without the time in which on_granted held it
   Nanos computed_at_ns = 0;     // push: its last layer was handed over
   Nanos first_layer_at_ns = 0;  // follow: the first layer of all its blocks was there
   Nanos done_at_ns = 0;         // push, follow: all was acknowledged, or was there
