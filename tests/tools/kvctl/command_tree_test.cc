@@ -84,7 +84,9 @@ TEST(CommandTree, TakesTheCommandLineBeforeTheEnvironment) {
       {"VARVE_TOKEN_FILE", &Arguments::client_token_file},
       {"VARVE_CONTROL", &Arguments::control}};
   const std::vector<std::vector<std::string>> commands = {{"put", "f"}, {"get", "00", "f"}};
-  for (const auto& [variable, field] : variables) {
+  for (const auto& each : variables) {
+    const char* variable = each.first;
+    std::string Arguments::*const field = each.second;
     for (std::vector<std::string> command : commands) {
       const auto said = [&] { return parse(command).arguments.*field; };
       ASSERT_EQ(::setenv(variable, "env:1", 1), 0);
