@@ -32,11 +32,7 @@ class ClientKillTest(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory(prefix="varved-client-kill-")
         self.data = os.path.join(self.folder.name, "data")
         self.trace = os.path.join(self.folder.name, "trace")
-        with open(self.trace, "w", encoding="ascii") as f:
-            for r in range(REQUESTS):
-                ids = list(range(r * BLOCKS, (r + 1) * BLOCKS))
-                f.write(json.dumps({"timestamp": r, "input_length": 512 * BLOCKS,
-                                    "output_length": 1, "hash_ids": ids}) + "\n")
+        varved_test.write_trace(self.trace, REQUESTS, BLOCKS)
         self.workers = []
         self.daemon = varved_test.Daemon(self.data, *SETTINGS, small=False)
         self.daemon.wait_ready()

@@ -28,11 +28,7 @@ class DrainTest(unittest.TestCase):
         self.data = os.path.join(self.folder.name, "data")
         self.target = os.path.join(self.data, "target-1.dat")
         self.trace = os.path.join(self.folder.name, "trace")
-        with open(self.trace, "w", encoding="ascii") as f:
-            for r in range(REQUESTS):
-                ids = list(range(r * BLOCKS, (r + 1) * BLOCKS))
-                f.write(json.dumps({"timestamp": r, "input_length": 512 * BLOCKS,
-                                    "output_length": 1, "hash_ids": ids}) + "\n")
+        varved_test.write_trace(self.trace, REQUESTS, BLOCKS)
         self.daemon = None
         self.said = 0  # bytes of the log that were there before this daemon
 

@@ -4,6 +4,7 @@
 Usage: varved_test.py PATH_OF_VARVED. Every daemon listens on a port that the system chooses; every
 process ended here was started here. Bytes of blocks are the business of the ledger and the demo.
 """
+import json
 import os
 import re
 import resource
@@ -47,6 +48,15 @@ def hello(token=b"", credit=64 << 20, lane=1, session=0, secret=0, lane_index=0)
     body = struct.pack("<HHBBHH6xQQQQ", 1, 1, lane, lane_index, len(token), 4, 1, session, secret,
                        credit) + token + b"test"
     return struct.pack("<HBBIQ", 1, 1, 0, len(body), 1) + body
+
+
+def write_trace(path, requests, blocks):
+    """Requests of `blocks` blocks each, of which no two share one, for the demo's workers."""
+    with open(path, "w", encoding="ascii") as f:
+        for r in range(requests):
+            ids = list(range(r * blocks, (r + 1) * blocks))
+            f.write(json.dumps({"timestamp": r, "input_length": 512 * blocks,
+                                "output_length": 1, "hash_ids": ids}) + "\n")
 
 
 class Daemon:
