@@ -13,6 +13,7 @@
 #include "server/op/part.h"
 #include "server/op/placer.h"
 #include "server/op/push_format.h"
+#include "server/tenant/tenant.h"
 #include "server/tier/tier.h"
 
 namespace varve {
@@ -152,11 +153,10 @@ class PushTable {
   // One session that reserves and sends nothing must leave the others some: what it has reserved
   // and not committed may be half of what is left by all; of nothing it may always begin.
   bool session_has_share(uint64_t session, uint32_t dram_pages) const;
-  // Nor may one domain, with however many sessions: half of attempts and memory is set aside in
-  // equal parts for the `domains` of the node, write-behind included. Below its part a domain asks
-  // nobody; of what is common all of its sessions have shares; of nothing it may always begin.
-  enum class Share : uint8_t { kNone, kPart, kCommon };
-  Share domain_share(uint32_t domain, uint32_t domains, uint32_t dram_pages) const;
+  // Nor may one domain, with however many sessions: `domains` of them share attempts and memory,
+  // write-behind included. Below its part a domain asks nobody; of what is common all of its
+  // sessions have shares; of nothing it may always begin.
+  DomainLimit::Share domain_share(uint32_t domain, uint32_t domains, uint32_t dram_pages) const;
   void session_committed(const PushOp& op);  // or gave it up
 
   void append(FragmentWrite& write);  // op.append() is called when there is a slot: maybe now

@@ -156,37 +156,25 @@ PushTable::DomainUse* PushTable::find_use(uint32_t domain) {
   return nullptr;
 }
 
-PushTable::Share PushTable::domain_share(uint32_t domain, uint32_t domains,
-                                         uint32_t dram_pages) const {
-  VARVE_ASSERT(domains > 0);
-  const uint64_t pages_max = context_.tier.limit_bytes(Budget::kPush) / kPageBytes;
-  const uint64_t attempts_max = context_.options.pushes_max;
-  const uint64_t pages_part = pages_max / 2 / domains;
-  const uint64_t attempts_part = std::max<uint64_t>(1, attempts_max / 2 / domains);
-  DomainUse own, others;
-  uint32_t present = 0;
-  DomainUse aside;  // for the others
+DomainLimit::Share PushTable::domain_share(uint32_t domain, uint32_t domains,
+                                           uint32_t dram_pages) const {
+  using Share = DomainLimit::Share;
+  DomainLimit pages(context_.tier.limit_bytes(Budget::kPush) / kPageBytes, domains);
+  DomainLimit attempts(context_.options.pushes_max, domains);
+  DomainUse own;
   for (const DomainUse& use : uses_) {
     if (use.domain == domain) {
       own = use;
       continue;
     }
-    ++present;
-    others.dram_pages += use.dram_pages;
-    others.attempts += use.attempts;
-    aside.dram_pages += pages_part - std::min(pages_part, use.dram_pages);
-    aside.attempts += attempts_part - std::min<uint64_t>(attempts_part, use.attempts);
+    pages.other(use.dram_pages);
+    attempts.other(use.attempts);
   }
-  if (present + 1 < domains) {
-    aside.dram_pages += (domains - 1 - present) * pages_part;
-    aside.attempts += (domains - 1 - present) * attempts_part;
-  }
-  const uint64_t pages = own.dram_pages + dram_pages, attempts = own.attempts + 1;
-  if (pages <= pages_part && attempts <= attempts_part) return Share::kPart;
-  const bool has_pages = pages + others.dram_pages + aside.dram_pages <= pages_max;
-  const bool has_attempts = attempts + others.attempts + aside.attempts <= attempts_max;
-  const bool begins = own.attempts == 0;
-  return begins || (has_pages && has_attempts) ? Share::kCommon : Share::kNone;
+  const Share of_pages = pages.share(own.dram_pages + dram_pages);
+  const Share of_attempts = attempts.share(own.attempts + 1);
+  if (of_pages == Share::kPart && of_attempts == Share::kPart) return Share::kPart;
+  const bool has_both = of_pages != Share::kNone && of_attempts != Share::kNone;
+  return own.attempts == 0 || has_both ? Share::kCommon : Share::kNone;
 }
 
 void PushTable::session_committed(const PushOp& op) {

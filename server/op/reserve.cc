@@ -109,7 +109,7 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
   if (reserve.granted >= reserve.part.grants_max) return Code::kQuota;
   const PushTable& pushes = *context.pushes;
   if (!pushes.available(*reserve.part.format)) return Code::kOverloaded;
-  using Share = PushTable::Share;
+  using Share = DomainLimit::Share;
   const Share share =
       pushes.domain_share(reserve.part.domain, reserve.part.domains, reserve.dram_pages);
   const bool alone = reserve.part.domains == 1;

@@ -1,7 +1,5 @@
-// DomainShares: what is set aside for whom, and whether one may have another.
+// DomainShares: a row for each domain, and for those that were dropped and are ending.
 #include "server/session/domain_pool.h"
-
-#include <algorithm>
 
 namespace varve {
 
@@ -10,8 +8,7 @@ DomainShares::DomainShares(uint32_t limit) : limit_(limit) {
 }
 
 void DomainShares::domains_set(const Domains& domains) {
-  const auto count = static_cast<uint32_t>(domains.all().size());
-  part_ = std::max(1u, limit_ / 2 / count);
+  domains_ = static_cast<uint32_t>(domains.all().size());
   for (Row& row : rows_)
     row.shares = domains.find(row.domain) != nullptr;
   std::erase_if(rows_, [](const Row& row) { return !row.shares && row.used == 0; });
@@ -21,17 +18,19 @@ void DomainShares::domains_set(const Domains& domains) {
 }
 
 bool DomainShares::has_room(uint32_t domain) const {
-  uint64_t aside = 0;  // for the others
+  DomainLimit limit(limit_, domains_);
   const Row* own = nullptr;
   for (const Row& row : rows_) {
     if (row.domain == domain) {
       own = &row;
-    } else if (row.shares && row.used < part_) {
-      aside += part_ - row.used;
+    } else if (row.shares) {
+      limit.other(row.used);
+    } else {
+      limit.ending(row.used);
     }
   }
   if (own == nullptr || !own->shares) return false;  // dropped: its sessions are ending
-  return own->used < part_ ? used_ < limit_ : used_ + aside < limit_;
+  return used_ < limit_ && limit.share(own->used + 1) != DomainLimit::Share::kNone;
 }
 
 void DomainShares::take(uint32_t domain) {

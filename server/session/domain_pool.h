@@ -1,9 +1,8 @@
 // DomainPool: a pool that several domains share, so that none can keep another from what is its
 // own.
 //
-// Half of it is set aside in equal parts, one for each domain; the other half is for whoever comes
-// first. So a domain is never refused below its part, whatever the others ask for, and a node of
-// one domain has all of it. Thread rule: session shard only.
+// What each may have of it says DomainLimit (server/tenant); here is who has how many. Thread rule:
+// session shard only.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ class DomainShares {
   bool has_room(uint32_t domain) const;
   void take(uint32_t domain);
   void give(uint32_t domain);
-  uint32_t part() const { return part_; }  // what each has for itself
+  uint64_t part() const { return DomainLimit(limit_, domains_).part(); }
 
  private:
   struct Row {
@@ -33,7 +32,7 @@ class DomainShares {
   };
   Row* find(uint32_t domain);
   const uint32_t limit_;
-  uint32_t part_ = 0;
+  uint32_t domains_ = 1;
   uint32_t used_ = 0;
   std::vector<Row> rows_;
 };

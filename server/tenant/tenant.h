@@ -1,9 +1,10 @@
 // tenant: the domains of a node, which are who may share: their names, ids, salts, and whose token
 // it is that a client brings (ADR-0007).
 //
-// Owns: Domains, a table of at most 32 as a value, and its text in the data folder. Pure: who makes
-// secrets, keeps the file and asks for changes is others. Called by server/session (whose token is
-// it?) and server/node (changes). Thread rule: a value; each thread has a copy of its own.
+// Owns: Domains, a table of at most 32 as a value, and its text in the data folder; DomainLimit,
+// how they share what is limited. Pure: who makes secrets, keeps the file and asks for changes is
+// others. Called by server/session (whose token is it?), server/op (shares) and server/node
+// (changes). Thread rule: a value; each thread has a copy of its own.
 // Invariants:
 //   T1 an id is given once in the life of a node: never again after its domain is gone.
 //   T2 a name, an id, a salt and a token are each of one domain.
@@ -83,6 +84,27 @@ class Domains {
   std::vector<Domain> rows_;
   uint32_t id_last_ = kDomainDefault;
   uint32_t changes_ = 0;
+};
+
+// One limit that all domains of a node share: who may have how much more of it.
+//
+// Half of it is set aside in equal parts, one for each, and of at least one; the other half is for
+// whoever comes first. So nobody is refused below its part, whatever the others ask for, and a node
+// of one domain has all of it. A value: the question is put together, and asked.
+class DomainLimit {
+ public:
+  DomainLimit(uint64_t limit, uint32_t domains);
+  uint64_t part() const { return part_; }
+  void other(uint64_t used);   // of another domain; whoever is not named has nothing
+  void ending(uint64_t used);  // of one that was dropped: nothing is set aside for it
+  enum class Share : uint8_t { kNone, kPart, kCommon };
+  // Of whoever asks, with what it asks for: within its part, of what is common, or neither.
+  Share share(uint64_t own) const;
+
+ private:
+  uint64_t limit_, part_;
+  uint64_t others_ = 0, aside_ = 0;
+  uint32_t unnamed_;
 };
 
 }  // namespace varve
