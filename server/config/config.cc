@@ -76,10 +76,10 @@ void check_limits(std::vector<std::string>& problems, const ServerConfig& config
 
 // What rebuilding a fragment of the largest block that a push may bring takes: the fragment, at
 // most half of the block, because each of its extents has one as long in another, and the extents
-// of a stripe. Several smaller ones at once share it. Moving one takes the fragment alone, which
-// without parity may be the whole block.
-uint64_t repair_bytes_of(Scheme scheme, uint64_t push_bytes, bool drains) {
-  if (scheme.m == 0) return drains ? push_bytes : 0;
+// of a stripe. Several smaller ones at once share it. Moving one takes the fragment alone. Without
+// parity nothing is rebuilt, and what moves borrows (server/op/repair.h, R3).
+uint64_t repair_bytes_of(Scheme scheme, uint64_t push_bytes) {
+  if (scheme.m == 0) return 0;
   const uint64_t stripe_bytes = scheme.k * uint64_t{kExtentBytesMax};
   const uint64_t largest_bytes = kBlockBytesMax + kExtentsMax * uint64_t{kPageBytes} + kMiB;
   const uint64_t bytes = std::min(push_bytes / 2, largest_bytes) + stripe_bytes;
@@ -373,8 +373,7 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
   // joins with its op.
   sizes.push_bytes = round_down(sizes.arena_bytes / 4, kPageBytes);
   sizes.pull_bytes = sizes.push_bytes;
-  sizes.repair_bytes =
-      repair_bytes_of(config.scheme, sizes.push_bytes, !config.drain_targets.empty());
+  sizes.repair_bytes = repair_bytes_of(config.scheme, sizes.push_bytes);
   sizes.resident_bytes =
       sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes - sizes.repair_bytes;
   sizes.dram_blocks_max = static_cast<uint32_t>(

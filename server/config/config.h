@@ -136,8 +136,8 @@ struct ShardSizes {
   uint64_t arena_bytes = 0;  // of DRAM, whole pages
   uint64_t push_bytes = 0;   // limits of the tier's budgets; their sum is at most the arena
   uint64_t pull_bytes = 0;
-  // Where blocks have parity or a target is drained: any that a push may bring can be rebuilt, or
-  // moved.
+  // Where blocks have parity: any that a push may bring can be rebuilt. Else what a drain moves
+  // borrows of the resident ones.
   uint64_t repair_bytes = 0;
   uint64_t resident_bytes = 0;
   uint32_t dram_blocks_max = 0;

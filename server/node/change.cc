@@ -131,9 +131,8 @@ control::Answer<control::Target> NodeIngress::target_drain(const control::Target
   }
   if (!node_.threads.front()->shard->can_drain()) {
     return Refusal::state(
-        "this node set no memory aside for moving blocks at its start, because its scheme has no "
-        "parity, or --repair-mb-per-s is 0; restart it with --drain-target " +
-        target.info.path + " and a rate");
+        "--repair-mb-per-s is 0, and moving blocks is the work of repair; restart this node with a "
+        "rate");
   }
   if (const Failure failure = keep_draining(name.index, Draining::kOn); !failure.ok()) {
     return Refusal::of(Code::kIo, failure.text + "; nothing was changed");

@@ -213,13 +213,11 @@ Failure take_descriptors(const ServerConfig& config) {
   return {};
 }
 
-// From here on they are drains like those of a setting: with memory for what is moved.
-void take_kept_drains(Node& node) {
-  VARVE_ASSERT(node.threads.empty());
+// A setting that drains is refused beside a rate of 0; what the operator asked for stays asked for.
+void say_kept_drains(const Node& node) {
   for (uint32_t t = 0; t < node.targets.size(); ++t) {
     const NodeTarget& target = node.targets[t];
     if (!target.drain_kept || target.drain_set) continue;
-    node.config.drain_targets.push_back(node.config.target_path(t));
     if (target.drained || node.config.repair_mb_per_s > 0) continue;
     logf(LogLevel::kError, "main",
          "target %u %s is to be drained, as it was told, but --repair-mb-per-s is 0: nothing is "
@@ -275,7 +273,7 @@ Failure prepare(Node& node) {
   TargetList list;
   if (failure.ok()) failure = load_records(node.config.data_dir, &list);
   if (!failure.ok()) return failure;
-  take_kept_drains(node);
+  say_kept_drains(node);
   node.absent_targets = absent_targets(list, node.config.targets);
   fit_shards(node, node.targets.front().info.super.slices);
   const std::string problem = memory_problem(node.config, read_machine(""), flash_bytes(node));

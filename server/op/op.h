@@ -145,7 +145,8 @@ class Operations {
   void room_wanted(uint32_t target, uint32_t slice, uint32_t pages);
   // From now on this target gets no new fragment and is emptied (kOn), or is one like the others.
   void draining_set(uint32_t target, Draining draining);
-  // Repair was given ops and memory when this shard was opened: it can move and rebuild.
+  // Repair was given ops when this shard was opened: it can move, and rebuild where there is
+  // parity.
   bool repairs() const;
   void drain();              // no new grants from here on
   bool pushes_done() const;  // no live attempt, no write-behind, no block being rebuilt

@@ -12,8 +12,10 @@ namespace varve {
 
 namespace {
 
-uint32_t ops_of(const OpOptions& options) {
-  const bool wanted = options.scheme.m > 0 || options.draining_targets != 0;
+// Without parity nothing is rebuilt, but moved where there is somewhere to move to.
+uint32_t ops_of(const OpContext& context) {
+  const OpOptions& options = context.options;
+  const bool wanted = options.scheme.m > 0 || context.flash.target_count() > options.scheme.width();
   const bool on = wanted && options.repair_bytes_per_s > 0;
   return on ? options.repairs_max : 0;
 }
@@ -21,14 +23,17 @@ uint32_t ops_of(const OpOptions& options) {
 // What all ops use at once, and what devices that failed may have kept: of each op one read or
 // append a target.
 uint32_t pages_max_of(const OpContext& context) {
-  const uint32_t ops = ops_of(context.options);
+  const uint32_t ops = ops_of(context);
   return ops * (context.options.scheme.width() + 1 + context.flash.target_count());
 }
 
 }  // namespace
 
 RepairTable::RepairTable(OpContext& context)
-    : context_(context), ops_(ops_of(context.options), context), pages_(pages_max_of(context)) {
+    : context_(context),
+      ops_(ops_of(context), context),
+      pages_(pages_max_of(context)),
+      own_bytes_(context.tier.limit_bytes(Budget::kRepair)) {
   for (const auto& pages : pages_.all())
     pages->table = this;
   found_.reserve(size_t{kSlotsPerTurn} * kRanksMax + ops_.capacity());
@@ -225,7 +230,31 @@ void RepairTable::end_pass() {
   say_end();
 }
 
+// Where there is no parity nothing is set aside for repair, which has nothing to do there but to
+// empty a target: what it holds is the cache's loss meanwhile, as much as pushes may hold, so that
+// whatever was pushed can be moved.
+void RepairTable::borrow(uint32_t count) {
+  const DramTier& tier = context_.tier;
+  const uint64_t wanted = tier.used_bytes(Budget::kRepair) + bytes_of(count);
+  const uint64_t limit = tier.limit_bytes(Budget::kRepair);
+  if (context_.options.scheme.m > 0 || wanted <= limit) return;
+  if (wanted > tier.limit_bytes(Budget::kPush)) return;
+  // What readers pin of the cache comes back soon; until then there is no room (R3).
+  (void)context_.tier.shift_limit(Budget::kResident, Budget::kRepair, pages_of(wanted - limit));
+}
+
+void RepairTable::pay_back() {
+  const uint64_t used = context_.tier.used_bytes(Budget::kRepair);
+  const uint64_t limit = context_.tier.limit_bytes(Budget::kRepair);
+  const uint64_t kept = std::max(used, own_bytes_);
+  if (limit <= kept) return;
+  const bool paid =
+      context_.tier.shift_limit(Budget::kRepair, Budget::kResident, pages_of(limit - kept));
+  VARVE_ASSERT(paid, limit, kept);  // nobody uses it
+}
+
 RepairPages* RepairTable::take_pages(uint32_t count) {
+  borrow(count);
   const Slab slab = context_.tier.take_slab(count, Budget::kRepair);
   if (slab.empty()) return nullptr;
   RepairPages* pages = pages_.take();
@@ -237,6 +266,7 @@ RepairPages* RepairTable::take_pages(uint32_t count) {
 void RepairTable::give_pages(RepairPages& pages) {
   context_.tier.give_slab(pages.slab, Budget::kRepair);
   pages_.give(&pages);
+  pay_back();
 }
 
 void RepairTable::pace(uint64_t bytes) {

@@ -12,7 +12,8 @@
 //   R1 nothing is written that does not verify against its row of the table (I1).
 //   R2 a position gets a fragment only while it has none, or one on a target that is being drained,
 //      which is given up then and not before; of the attempt that the others are of.
-//   R3 memory is that of Budget::kRepair; who finds none gives back all it has and waits.
+//   R3 memory is that of Budget::kRepair, where there is no parity borrowed of kResident while it
+//      is used; who finds none gives back all it has and waits.
 #pragma once
 
 #include <vector>
@@ -84,6 +85,8 @@ class RepairTable final : public Task {
     uint64_t blocks = 0;
   };
 
+  void borrow(uint32_t count);
+  void pay_back();
   bool find_more();
   void begin_pass();
   void turn_to(Walk walk);
@@ -100,6 +103,7 @@ class RepairTable final : public Task {
   OpContext& context_;
   Pool<RepairOp> ops_;
   Pool<RepairPages> pages_;
+  const uint64_t own_bytes_;  // of Budget::kRepair, whatever it borrowed
   std::vector<Found> found_;  // of one step of a walk
   Pass pass_;
   bool thin_again_ = false;  // blocks became thin behind a walk; they go before what is moved

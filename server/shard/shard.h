@@ -75,7 +75,7 @@ class Shard {
                           uint32_t /*rank_count*/, std::span<wire::TierKind> /*tiers*/) const {}
   virtual ShardPolicy policy() const { return {}; }
   virtual void policy_set(const ShardPolicy& /*policy*/) {}
-  // Whether repair can move what a target holds: it was given memory for that at the start.
+  // Whether repair can move what a target holds: it has a rate, and there are targets to move to.
   virtual bool can_drain() const { return false; }
   virtual void draining_set(uint32_t /*target*/, Draining /*draining*/) {}
 

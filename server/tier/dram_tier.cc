@@ -280,6 +280,21 @@ void DramTier::give_slab(Slab& slab, Budget budget) {
   arena_.give(slab);
 }
 
+bool DramTier::shift_limit(Budget from, Budget to, uint32_t pages) {
+  VARVE_ASSERT(from != to && pages > 0, pages);
+  const uint32_t f = index_of(from), t = index_of(to);
+  const uint64_t fixed = used_pages_[f] - (from == Budget::kResident ? evictable_pages_ : 0);
+  VARVE_ASSERT(fixed <= limit_pages_[f], fixed, limit_pages_[f]);
+  if (pages > limit_pages_[f] - fixed) return false;
+  limit_pages_[f] -= pages;
+  limit_pages_[t] += pages;
+  while (used_pages_[f] > limit_pages_[f])
+    evict_oldest();
+  for (const uint32_t b : {f, t})
+    limit_gauges_[b].set(static_cast<int64_t>(bytes_of(limit_pages_[b])));
+  return true;
+}
+
 uint64_t DramTier::used_bytes(Budget budget) const {
   return bytes_of(used_pages_[index_of(budget)]);
 }

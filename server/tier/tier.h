@@ -185,6 +185,9 @@ class DramTier {
   // Pages without a block, for who keeps them itself (repair). Empty: no room, counted as refused.
   Slab take_slab(uint32_t pages, Budget budget);
   void give_slab(Slab& slab, Budget budget);  // empties it
+  // What one budget may hold less another may hold more: what `from` does not use, and of kResident
+  // what is evicted for it. False: it uses too much, and nothing changes.
+  [[nodiscard]] bool shift_limit(Budget from, Budget to, uint32_t pages);
   // Only wakes them: they need not wait for this read any longer.
   static void wake(TierBlock& block, uint32_t extent, Status status);
 

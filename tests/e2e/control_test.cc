@@ -219,6 +219,31 @@ TEST_F(ControlOfANode, DrainsATargetForGood) {
   stop();
 }
 
+// Without parity nothing was set aside for it at the start. Expect: it needs no restart either.
+TEST_F(ControlOfANode, DrainsATargetThatNoParityCovers) {
+  shape("1+0", 2);
+  start();
+  Engine writer(real.daemon().address(), "writer");
+  std::vector<std::vector<BaseId>> prefixes;
+  for (uint32_t n = 0; n < 8; ++n) {
+    prefixes.push_back(writer.ids(n));
+    writer.store_blocks(prefixes.back());
+  }
+  v1::DrainTargetRequest drain;
+  drain.set_index(0);
+  v1::DrainTargetResponse drained;
+  ASSERT_TRUE(ask(&Stub::DrainTarget, drain, &drained).ok());
+  ASSERT_TRUE(wait_for_state(0, v1::TARGET_STATE_DRAINED)) << real.log();
+  for (uint32_t n = 0; n < 8; ++n) {
+    EXPECT_EQ(match(prefixes[n]).length(), kBlocks);
+    const Event pulled = writer.pull(prefixes[n], 0);
+    EXPECT_EQ(pulled.codes, std::vector<Code>(kBlocks, Code::kOk));
+    for (uint32_t l = 0; l < kLayers; ++l)
+      EXPECT_TRUE(writer.holds_layer(prefixes[n], l));
+  }
+  stop();
+}
+
 TEST_F(ControlOfANode, EndsADrainThatIsTakenBack) {
   shape("2+1", 4);
   start();

@@ -74,7 +74,6 @@ NodeOptions draw_node(Random& random, Random later, const RunOptions& run) {
 // Of randoms of their own, so that a seed is otherwise what it was before there were drains.
 NodeOptions with_drains(NodeOptions node, Random& random) {
   node.drains = node.targets > node.scheme.width() && random.chance(400);
-  if (node.drains && node.scheme.m == 0) node.repair_bytes = node.arena_bytes / 8 * 3;
   return node;
 }
 
@@ -407,7 +406,8 @@ class Run {
     for (uint32_t i = 0; i < 200 && scrubbed() < passes; ++i)
       turn_for(100 * kMillisecond);
     world_.expect(scrubbed() >= passes, "scrub does not end");
-    const bool room = !node.tight && node.repair_bytes >= kMiB;
+    // Without parity it borrows as much as the largest block takes.
+    const bool room = !node.tight && (node.scheme.m == 0 || node.repair_bytes >= kMiB);
     const bool whole = room && node.targets >= node.scheme.width();
     for (uint32_t i = 0; i < 600 && whole && world_.thin_count() > 0; ++i) {
       turn_for(200 * kMillisecond);

@@ -13,8 +13,12 @@ namespace {
 
 constexpr uint32_t kDrained = 1;  // target
 
+// Without parity nothing is set aside, as on a node.
 RepairRigOptions of(Scheme scheme) {
-  return {.scheme = scheme, .targets = scheme.width() + 1, .target_bytes = 32 * kMiB};
+  return {.scheme = scheme,
+          .targets = scheme.width() + 1,
+          .repair_pages = scheme.m > 0 ? 2048u : 0u,
+          .target_bytes = 32 * kMiB};
 }
 
 void drain(RepairRig& rig) {
@@ -140,9 +144,6 @@ TEST_P(Drain, LeavesTheSuccessorOfABlockAlone) {
 TEST_P(Drain, BeginsAndEndsAtAnyMoment) {
   for (uint32_t moment = 0; moment < 12; ++moment) {
     RepairRigOptions options = of(GetParam());
-    options.targets = std::max(options.targets, 3u);
-    // Memory and ops for it are given at the start: by parity, or because a target is drained.
-    options.draining_targets = GetParam().m > 0 ? 0 : 1u << (options.targets - 1);
     RepairRig rig(options);
     ASSERT_TRUE(rig.operations->repairs());
     for (uint32_t n = 0; n < 8; ++n)
@@ -166,6 +167,36 @@ TEST_P(Drain, BeginsAndEndsAtAnyMoment) {
       rig.expect_whole(n);
     rig.expect_at_rest();
   }
+}
+
+// Expect: what is moved at once is in memory of the cache, never more than pushes may hold, and the
+// cache has all of it back when nothing moves. While readers pin the cache nothing is moved, nor
+// lost, and it goes on when they let go.
+TEST(DrainTarget, BorrowsOfTheCacheWhereThereIsNoParity) {
+  RepairRig rig(of({.k = 1, .m = 0}));
+  for (uint32_t n = 0; n < 12; ++n)
+    rig.put(n, 0);
+  const uint64_t cache = rig.tier->limit_bytes(Budget::kResident);
+  EXPECT_EQ(rig.tier->limit_bytes(Budget::kRepair), 0u);
+  ASSERT_TRUE(rig.tier->shift_limit(Budget::kResident, Budget::kPull, pages_of(cache)));
+  rig.operations->draining_set(kDrained, Draining::kOn);
+  rig.run_for(3 * kSecond);
+  EXPECT_FALSE(is_empty(rig));
+  EXPECT_GT(rig.visits(RepairOutcome::kNoMemory), 0u);
+  ASSERT_TRUE(rig.tier->shift_limit(Budget::kPull, Budget::kResident, pages_of(cache)));
+  uint64_t most = 0;
+  ASSERT_TRUE(rig.run_until([&] {
+    most = std::max(most, rig.tier->limit_bytes(Budget::kRepair));
+    EXPECT_EQ(rig.tier->limit_bytes(Budget::kRepair) + rig.tier->limit_bytes(Budget::kResident),
+              cache);
+    return is_empty(rig) && rig.context->repair->at_rest();
+  }));
+  EXPECT_GT(most, 0u);
+  EXPECT_LE(most, rig.tier->limit_bytes(Budget::kPush));
+  EXPECT_EQ(rig.tier->limit_bytes(Budget::kResident), cache);
+  for (uint32_t n = 0; n < 12; ++n)
+    rig.expect_whole(n);
+  rig.expect_at_rest();
 }
 
 INSTANTIATE_TEST_SUITE_P(Schemes, Drain,

@@ -386,6 +386,36 @@ TEST(DramTier, LendsPagesWithoutABlockWithinTheBudget) {
   EXPECT_EQ(rig.arena.free_pages(), 24u - 8);
 }
 
+// Expect: the sum stays, the oldest residents go for it, and what is pinned or in use is no room.
+TEST(DramTier, ShiftsWhatABudgetDoesNotUseToAnother) {
+  Rig rig(24, {.pull = 12, .resident = 12}, 8);
+  MetricSet metrics;
+  rig.tier.register_metrics(metrics);
+  for (uint32_t slot = 0; slot < 3; ++slot)
+    rig.pull(slot, 3);  // twelve pages resident
+  EXPECT_TRUE(rig.tier.take_slab(1, Budget::kRepair).empty());
+  ASSERT_TRUE(rig.tier.shift_limit(Budget::kResident, Budget::kRepair, 5));
+  EXPECT_EQ(rig.tier.find(0), nullptr);
+  EXPECT_EQ(rig.tier.find(1), nullptr);
+  TierBlock* pinned = rig.tier.find(2);
+  ASSERT_NE(pinned, nullptr);
+  EXPECT_EQ(metrics.snapshot().number("varve_tier_limit_bytes", "budget=\"resident\""),
+            static_cast<int64_t>(bytes_of(7)));
+  EXPECT_EQ(metrics.snapshot().number("varve_tier_limit_bytes", "budget=\"repair\""),
+            static_cast<int64_t>(bytes_of(5)));
+  rig.tier.pin(*pinned);
+  EXPECT_FALSE(rig.tier.shift_limit(Budget::kResident, Budget::kRepair, 4));
+  EXPECT_TRUE(rig.tier.shift_limit(Budget::kResident, Budget::kRepair, 3));
+  rig.tier.unpin(*pinned);
+  EXPECT_NE(rig.tier.find(2), nullptr);
+  Slab slab = rig.tier.take_slab(8, Budget::kRepair);
+  EXPECT_EQ(slab.page_count, 8u);
+  EXPECT_FALSE(rig.tier.shift_limit(Budget::kRepair, Budget::kResident, 1));
+  rig.tier.give_slab(slab, Budget::kRepair);
+  EXPECT_TRUE(rig.tier.shift_limit(Budget::kRepair, Budget::kResident, 8));
+  EXPECT_EQ(rig.tier.limit_bytes(Budget::kResident), bytes_of(12));
+}
+
 TEST(DramTier, CountsHitsAndMissesOfFindButNotOfPeek) {
   Rig rig(40, {.pull = 20, .resident = 20}, 2);
   MetricSet metrics;
