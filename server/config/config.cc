@@ -376,6 +376,12 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
   sizes.repair_bytes = repair_bytes_of(config.scheme, sizes.push_bytes);
   sizes.resident_bytes =
       sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes - sizes.repair_bytes;
+  // What is at work has as much room as ever: what differs is the cache and nothing else. Without
+  // it nobody lends to a drain, so that is set aside.
+  if (config.storage_only) {
+    sizes.repair_bytes = std::max(sizes.repair_bytes, config.scheme.m == 0 ? sizes.push_bytes : 0);
+    sizes.resident_bytes = 0;
+  }
   sizes.dram_blocks_max = static_cast<uint32_t>(
       std::clamp<uint64_t>(sizes.arena_bytes / (256 * kKiB), kBlocksFloor, kBlocksCeiling));
   const uint64_t fragments =

@@ -79,7 +79,8 @@ struct ServerConfig {
   bool accept_stale = false;
   uint64_t free_floor_bytes = 2 * kGiB;
   uint64_t dram_bytes = 0;  // 0 = by the machine
-  uint32_t shards = 0;      // 0 = by the machine
+  bool storage_only = false;
+  uint32_t shards = 0;  // 0 = by the machine
   IoSetting io = IoSetting::kAuto;
   uint32_t sessions = 256;
   std::string metrics_file;  // empty = DATA/metrics.prom

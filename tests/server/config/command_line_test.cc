@@ -40,6 +40,7 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
                                   "--free-floor-bytes",
                                   "1MiB",
                                   "--dram-bytes=128MiB",
+                                  "--storage-only",
                                   "--scheme",
                                   "4+2",
                                   "--shards",
@@ -86,6 +87,7 @@ TEST(CommandLine, EveryOptionArrivesInItsField) {
   EXPECT_EQ(c.target_bytes, 2 * kGiB);
   EXPECT_EQ(c.free_floor_bytes, kMiB);
   EXPECT_EQ(c.dram_bytes, 128 * kMiB);
+  EXPECT_TRUE(c.storage_only);
   EXPECT_EQ(c.scheme, (Scheme{4, 2}));
   EXPECT_EQ(c.shards, 3u);
   EXPECT_EQ(c.io, IoSetting::kEpoll);

@@ -41,6 +41,7 @@ sessions = 300
 sibling_ms_max = 1000
 [tier]
 dram_bytes = "128MiB"
+storage_only = true
 [target]
 targets = 2
 target = ["x", "y"]
@@ -78,6 +79,7 @@ fault_stuck_target = 1
   EXPECT_EQ(c.sessions, 300u);
   EXPECT_EQ(c.sibling_ms_max, 1000u);
   EXPECT_EQ(c.dram_bytes, 128 * kMiB);
+  EXPECT_TRUE(c.storage_only);
   EXPECT_EQ(c.targets, 2u);
   EXPECT_EQ(c.target_paths, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(c.target_bytes, 2 * kGiB);

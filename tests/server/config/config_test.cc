@@ -229,6 +229,23 @@ TEST(Config, WithoutParityNothingIsSetAsideForMoving) {
   EXPECT_GE(sizes.resident_bytes, sizes.push_bytes) << "the largest block can be borrowed";
 }
 
+// Goal: a rate of storage alone differs from the other by the cache, not by the room at work.
+TEST(Config, StorageOnlyKeepsNothingAndLeavesTheRoomOfWhatIsAtWork) {
+  ServerConfig config = good();
+  const ShardSizes cached = shard_sizes(config, 4 * kGiB);
+  EXPECT_GT(cached.resident_bytes, 0u);
+  config.storage_only = true;
+  const ShardSizes sizes = shard_sizes(config, 4 * kGiB);
+  EXPECT_EQ(sizes.resident_bytes, 0u);
+  EXPECT_EQ(sizes.push_bytes, cached.push_bytes);
+  EXPECT_EQ(sizes.pull_bytes, cached.pull_bytes);
+  EXPECT_EQ(sizes.repair_bytes, sizes.push_bytes) << "there is no cache that a drain could borrow";
+  config.scheme = {2, 1};
+  const uint64_t own_bytes = shard_sizes(config, 4 * kGiB).repair_bytes;
+  config.storage_only = false;
+  EXPECT_EQ(own_bytes, shard_sizes(config, 4 * kGiB).repair_bytes) << "it has what it needs";
+}
+
 TEST(Config, NamedTargetsCountThemselves) {
   ServerConfig config;
   config.target_paths = {"/dev/a", "/dev/b"};
