@@ -150,31 +150,58 @@ class KvBench(unittest.TestCase):
         self.assertGreater(times["request"]["mean"], times["request_since_begun"]["mean"])
         self.assertGreater(results["lateness_ms"]["max"], 0)
 
+    def test_replay_of_storage_only(self):
+        """Prompts come again, so that DRAM would serve them if it kept a block."""
+        small = ["--requests", "30", "--rounds", "2", *SMALL]
+        document, text = self.run_it("replay", "--storage-only", *small)
+        results = document["results"]
+        self.assertEqual(results["mode"], "storage_only")
+        self.assertIn("\nmode storage_only, blocks of pulls: 0 from DRAM", text)
+        self.assertGreater(results["hits"]["hit_blocks"], 0)
+        self.assertEqual(results["served"]["dram_bytes"], 0)
+        self.assertGreater(results["served"]["flash_bytes"], 0)
+        self.assertEqual(document["declaration"]["tiers[].name"], ["nvme_local"])
+        self.assertIn("of_drive", results["rates"])
+        os.remove(self.json)
+        # Expect: the same without the flag is of both, and memory serves some of it.
+        document, _ = self.run_it("replay", *small)
+        results = document["results"]
+        self.assertEqual(results["mode"], "storage_plus_memory")
+        self.assertGreater(results["served"]["dram_bytes"], 0)
+        self.assertNotIn("of_drive", results["rates"])
+
     def test_sweep(self):
         document, text = self.run_it("sweep", "--quick", "--layers", "2")
         cells = document["results"]["cells"]
-        self.assertEqual(len(cells), 8)
+        self.assertEqual(len(cells), 12)
+        kinds = {(cell["tier"], cell["state"]) for cell in cells}
+        self.assertEqual(kinds, {("flash", "cold"), ("flash", "hot"), ("dram", "hot")})
         for cell in cells:
             self.assertTrue(cell["pure"], cell)
-            self.assertEqual(cell["mode"] == "storage_only", cell["state"] == "cold")
-            self.assertEqual(cell["ceiling"], "drive" if cell["state"] == "cold" else "socket")
+            flash = cell["tier"] == "flash"
+            self.assertEqual(cell["mode"] == "storage_only", flash)
+            self.assertEqual(cell["ceiling"], "drive" if flash else "socket")
         self.assertNotIn("NOT PURE", text)
 
-    def test_cold_cells_of_a_server_that_holds_everything_in_dram_have_no_numbers(self):
+    def test_what_of_a_server_of_others_cannot_be_had_is_refused_by_name(self):
         server, address = start_varved(os.path.join(self.folder, "data"))
+        command = [KVBENCH, "sweep", "--address", address, "--extent-kib", "64", "--blocks", "2",
+                   "--concurrency", "1", "--layers", "2", "--repetitions", "2", "--json", self.json]
         try:
-            command = [KVBENCH, "sweep", "--address", address, "--extent-kib", "64", "--blocks",
-                       "2", "--concurrency", "1", "--layers", "2", "--repetitions", "2", "--json",
-                       self.json]
+            for more in (["--state", "hot", "cold"], ["--tier", "flash"]):
+                done = subprocess.run([*command, *more], capture_output=True, text=True,
+                                      timeout=60, check=False)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn("of a server that runs already", done.stdout + done.stderr)
             done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         finally:
             stop_varved(server)
         with open(self.json, encoding="utf-8") as file:
             document = json.load(file)
-        for cell in document["results"]["cells"]:
-            self.assertEqual(cell["pure"], cell["state"] == "hot", cell)
-            self.assertEqual("pull_gb_per_s" in cell, cell["state"] == "hot")
+        cells = document["results"]["cells"]
+        self.assertEqual([(c["tier"], c["state"], c["pure"]) for c in cells],
+                         [("dram", "hot", True)])
         omitted = {o["field"] for o in document["omissions"]}
         self.assertIn("tiers[].capacity_bytes", omitted)
 

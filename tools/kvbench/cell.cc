@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tools/kvbench/conditions.h"
 #include "tools/kvbench/report.h"
 
 namespace varve::kvbench {
@@ -28,6 +29,36 @@ double rate_of(const CellRepetition& r) {
 
 }  // namespace
 
+const char* name_of(CellTier tier) {
+  return tier == CellTier::kDram ? "dram" : "flash";
+}
+
+const char* name_of(CellState state) {
+  return state == CellState::kHot ? "hot" : "cold";
+}
+
+const char* problem_of_kind(CellKind kind) {
+  if (kind.tier == CellTier::kFlash || kind.state == CellState::kHot) return "";
+  return "there is no cell dram x cold: after a start anew nothing is in DRAM, and what is touched "
+         "first comes from flash";
+}
+
+const char* meaning_of(CellKind kind) {
+  VARVE_ASSERT(*problem_of_kind(kind) == '\0');
+  if (kind.tier == CellTier::kDram) {
+    return "pulled just before, and kept in the DRAM tier of the server since";
+  }
+  if (kind.state == CellState::kCold) {
+    return "touched by nothing since the server was started anew; it keeps no block in DRAM and "
+           "reads with O_DIRECT, so no page cache of its kernel has them; a cache of the drive, or "
+           "of a host below a virtual one, may still have what was pushed";
+  }
+  return "read from the targets just before, by a server that keeps no block in DRAM and reads "
+         "with "
+         "O_DIRECT: what is hot is the cache of the drive, or of a host below a virtual one, if "
+         "there is any";
+}
+
 void CellRepetition::add(const Played& played) {
   const PlayedPull& pull = played.decode;
   blocks += played.blocks;
@@ -44,14 +75,14 @@ void CellRepetition::add(const Played& played) {
 std::string Cell::impurity() const {
   if (repetitions.empty()) return "was not measured";
   for (const CellRepetition& r : repetitions) {
-    const uint32_t wanted = warmth == Warmth::kHot ? r.dram_blocks : r.flash_blocks;
+    const uint32_t wanted = is_of_flash() ? r.flash_blocks : r.dram_blocks;
     if (r.failed_blocks > 0) {
       return std::to_string(r.failed_blocks) + " of " + std::to_string(r.blocks) +
              " blocks did not come";
     }
     if (wanted != r.blocks) {
       return "only " + std::to_string(wanted) + " of " + std::to_string(r.blocks) +
-             " blocks were in " + (warmth == Warmth::kHot ? "DRAM" : "flash alone");
+             " blocks were in " + (is_of_flash() ? "flash alone" : "DRAM");
     }
   }
   return "";
@@ -63,19 +94,17 @@ std::vector<double> Cell::rates() const {
 
 std::vector<double> Cell::ratios() const {
   return collect(repetitions, [this](const CellRepetition& r) {
-    const bool drive = warmth == Warmth::kCold && r.drive_rate > 0;
-    const double ceiling = drive ? r.drive_rate : r.socket_rate;
+    const double ceiling = is_of_flash() ? r.drive_rate : r.socket_rate;
     return ceiling > 0 ? rate_of(r) / ceiling : 0;
   });
 }
 
 Json Cell::json() const {
-  const bool hot = warmth == Warmth::kHot;
-  Json json = {
-      {"extent_kib", extent_kib},         {"blocks", blocks},
-      {"concurrency", concurrency},       {"state", hot ? "hot" : "cold"},
-      {"tier", hot ? "dram" : "flash"},   {"mode", hot ? "storage_plus_memory" : "storage_only"},
-      {"repetitions", repetitions.size()}};
+  const Mode mode = is_of_flash() ? Mode::kStorageOnly : Mode::kStoragePlusMemory;
+  Json json = {{"extent_kib", extent_kib},         {"blocks", blocks},
+               {"concurrency", concurrency},       {"tier", name_of(kind.tier)},
+               {"state", name_of(kind.state)},     {"mode", mode_name(mode)},
+               {"repetitions", repetitions.size()}};
   const std::string why = impurity();
   json["pure"] = why.empty();
   if (!why.empty()) {
@@ -93,17 +122,16 @@ Json Cell::json() const {
   json["socket_gb_per_s"] = socket.empty() ? Json() : spread_json(socket);
   json["drive_gb_per_s"] = drive.empty() ? Json() : spread_json(drive);
   json["of_ceiling"] = ratios().empty() ? Json() : spread_json(ratios());
-  json["ceiling"] = !hot && !drive.empty() ? "drive" : "socket";
+  json["ceiling"] = is_of_flash() ? "drive" : "socket";
   json["first_layer_ms"] = times_json(firsts);
   json["last_layer_ms"] = times_json(lasts);
   return json;
 }
 
 std::string Cell::line() const {
-  const bool hot = warmth == Warmth::kHot;
-  std::string text = std::string(hot ? "hot  dram  " : "cold flash ") + std::to_string(extent_kib) +
-                     " KiB x " + std::to_string(blocks) + " blocks x " +
-                     std::to_string(concurrency) + " pulls: ";
+  std::string text = std::string(name_of(kind.tier)) + " " + name_of(kind.state) + " " +
+                     std::to_string(extent_kib) + " KiB x " + std::to_string(blocks) +
+                     " blocks x " + std::to_string(concurrency) + " pulls: ";
   if (const std::string why = impurity(); !why.empty()) return text + "NOT PURE, " + why;
   const Json all = json();
   text += spread_text(rates(), "GB/s");

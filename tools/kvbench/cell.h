@@ -1,9 +1,10 @@
 // Cell: one combination of a sweep, its repetitions, and whether they are what the cell claims.
 // Pure.
 //
-// A hot cell is one whose every block was in the server's DRAM, a cold one's on flash, as the match
-// before each pull answered. A repetition of which that is not true of all blocks is not pure, and
-// a cell with one has no numbers: what came from memory never improves a number of storage.
+// Where its blocks are (tier) and what was done with them before (state) are two things. The tier
+// is what the match before each pull answered: a repetition of which it is not true of all blocks
+// is not pure, and a cell with one has no numbers: what came from memory never improves a number of
+// storage. The state is what the sweep did; what it means depends on the tier, see meaning_of.
 #pragma once
 
 #include <string>
@@ -14,7 +15,20 @@
 
 namespace varve::kvbench {
 
-enum class Warmth : uint8_t { kHot, kCold };
+enum class CellTier : uint8_t { kDram, kFlash };
+enum class CellState : uint8_t { kHot, kCold };
+struct CellKind {
+  CellTier tier = CellTier::kDram;
+  CellState state = CellState::kHot;
+  bool operator==(const CellKind&) const = default;
+};
+const char* name_of(CellTier tier);    // "dram", "flash"
+const char* name_of(CellState state);  // "hot", "cold"
+// What hot or cold is of that tier, and in which layer; of all kinds but dram x cold, see
+// problem_of_kind.
+const char* meaning_of(CellKind kind);
+// Why there is no such cell; empty: there is.
+const char* problem_of_kind(CellKind kind);
 
 struct CellRepetition {
   uint32_t blocks = 0;  // of all pulls
@@ -30,13 +44,14 @@ struct CellRepetition {
 
 struct Cell {
   uint32_t extent_kib = 0, blocks = 0, concurrency = 0;
-  Warmth warmth = Warmth::kHot;
+  CellKind kind;
   std::vector<CellRepetition> repetitions;
 
+  bool is_of_flash() const { return kind.tier == CellTier::kFlash; }
   // Empty: pure, all of it. Else why the cell has no numbers.
   std::string impurity() const;
   std::vector<double> rates() const;   // GB/s
-  std::vector<double> ratios() const;  // hot: of the socket; cold: of the drive, where measured
+  std::vector<double> ratios() const;  // dram: of the socket; flash: of the drive
   Json json() const;
   std::string line() const;
 };

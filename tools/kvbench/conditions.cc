@@ -50,23 +50,31 @@ void declare_head(const Conditions& c, Declaration& out) {
   }
 }
 
+// A server of storage only has no tier in DRAM: what lies there is being written or sent.
+Json of_tiers(const Conditions& c, Json dram, Json flash) {
+  Json tiers = Json::object();
+  if (c.mode == Mode::kStoragePlusMemory) tiers["dram"] = std::move(dram);
+  tiers["nvme_local"] = std::move(flash);
+  return tiers;
+}
+
 void declare_own_tiers(const Conditions& c, bool emulated, Declaration& out) {
   const uint64_t flash_bytes = c.targets * c.target_bytes;
   const auto ratio = [](uint64_t bytes, uint64_t capacity) {
     return static_cast<double>(bytes) / static_cast<double>(capacity);
   };
   const uint64_t stored_bytes = c.pushed_bytes / c.scheme.k * c.scheme.width();
-  const auto both = [](const Json& value) { return Json{{"dram", value}, {"nvme_local", value}}; };
+  const auto both = [&c](const Json& value) { return of_tiers(c, value, value); };
   const uint64_t cache_bytes = c.dram_bytes / 2;
-  out.declare("tiers[].capacity_bytes", {{"dram", cache_bytes}, {"nvme_local", flash_bytes}});
+  out.declare("tiers[].capacity_bytes", of_tiers(c, cache_bytes, flash_bytes));
   out.omit_part("tiers[].capacity_bytes", "what of them is heads and reserves",
                 "dram: at most half of the arena of --dram-bytes stays as cache; nvme_local: the "
                 "targets as they were made");
-  out.declare("tiers[].working_set_ratio", {{"dram", ratio(c.pushed_bytes, cache_bytes)},
-                                            {"nvme_local", ratio(stored_bytes, flash_bytes)}});
+  out.declare("tiers[].working_set_ratio",
+              of_tiers(c, ratio(c.pushed_bytes, cache_bytes), ratio(stored_bytes, flash_bytes)));
   Json flash = {{"emulated", emulated}};
   if (emulated) flash["why"] = "the drive below the targets is a virtual one";
-  out.declare("tiers[].emulated", {{"dram", {{"emulated", false}}}, {"nvme_local", flash}});
+  out.declare("tiers[].emulated", of_tiers(c, {{"emulated", false}}, flash));
   out.declare("tiers[].eviction.policy", both("lru_leaf"));
   out.declare("tiers[].eviction.params", both(Json::object()));
   out.declare("tiers[].admission.gate", both("all"));
@@ -75,14 +83,16 @@ void declare_own_tiers(const Conditions& c, bool emulated, Declaration& out) {
 void declare_tiers(const Conditions& c, bool emulated, Declaration& out) {
   if (c.server == Server::kNone) return omit_rest({"tiers[]"}, kNoStore, out);
   if (c.server == Server::kOthers) return omit_rest({"tiers[]"}, kNotTold, out);
-  out.declare("tiers[].name", {"dram", "nvme_local"});
+  Json names = Json::array({"nvme_local"});
+  if (c.mode == Mode::kStoragePlusMemory) names.insert(names.begin(), "dram");
+  out.declare("tiers[].name", names);
   declare_own_tiers(c, emulated, out);
   out.omit("tiers[].admission.params", "does not apply: a gate that lets everything in has none");
   out.declare("tiers[].persistence",
-              {{"dram", {{"persistent", false}, {"shared_across_replicas", true}}},
-               {"nvme_local", {{"persistent", true}, {"shared_across_replicas", true}}}});
-  out.declare("tiers[].movement", {{"dram", {{"promotion", "on_read"}, {"demotion", "none"}}},
-                                   {"nvme_local", {{"promotion", "none"}, {"demotion", "none"}}}});
+              of_tiers(c, {{"persistent", false}, {"shared_across_replicas", true}},
+                       {{"persistent", true}, {"shared_across_replicas", true}}));
+  out.declare("tiers[].movement", of_tiers(c, {{"promotion", "on_read"}, {"demotion", "none"}},
+                                           {{"promotion", "none"}, {"demotion", "none"}}));
 }
 
 Json of_flash(Json value) {
@@ -292,9 +302,11 @@ void declare_bytes(const Conditions& c, Declaration& out) {
                      "where an engine has its paged KV: pages of 64 KiB, none beside the "
                      "next, mapped and touched once"}});
   if (c.server == Server::kOwn) {
-    copies.push_back({{"buffer", "DRAM of the daemon"},
-                      {"bytes", c.dram_bytes},
-                      {"reason", "the dram tier, push slabs and pull windows"}});
+    copies.push_back(
+        {{"buffer", "DRAM of the daemon"},
+         {"bytes", c.dram_bytes},
+         {"reason", c.mode == Mode::kStorageOnly ? "push slabs and pull windows; it keeps no block"
+                                                 : "the dram tier, push slabs and pull windows"}});
   }
   out.declare("memory.resident_copies", copies);
   if (c.server == Server::kOthers)
@@ -377,6 +389,10 @@ void declare_called(Declaration& out) {
 }
 
 }  // namespace
+
+const char* mode_name(Mode mode) {
+  return mode == Mode::kStorageOnly ? "storage_only" : "storage_plus_memory";
+}
 
 Result<Json> read_hardware(const std::string& path) {
   VARVE_TRY(const std::string text, read_regular(path, kHardwareBytesMax));

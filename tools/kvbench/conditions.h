@@ -35,6 +35,11 @@ enum class Server : uint8_t {
   kOthers,
 };
 
+// What a hit may come from. The two are never one number: a server of kStorageOnly keeps no block
+// in DRAM (varved --storage-only).
+enum class Mode : uint8_t { kStoragePlusMemory, kStorageOnly };
+const char* mode_name(Mode mode);  // as in results.mode
+
 inline constexpr const char* kNotTold =
     "a server that was there before does not tell it over the data "
     "plane; its operator knows (varved --print-config, kvctl)";
@@ -42,6 +47,7 @@ inline constexpr const char* kNotTold =
 struct Conditions {
   RunStart start;
   Server server = Server::kNone;
+  Mode mode = Mode::kStoragePlusMemory;       // kOwn
   std::string address;                        // of the server
   std::string folder;                         // of its targets, or of the ceilings' files
   std::string token;                          // never shown

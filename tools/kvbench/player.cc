@@ -130,10 +130,6 @@ Status Player::make_ids(const std::vector<Prompt>& prompts) {
   return {};
 }
 
-uint64_t Player::bypassed() const {
-  return prefill_.client->counters().breaker_answers + decode_.client->counters().breaker_answers;
-}
-
 void Player::serve(uint32_t worker, uint32_t index, Nanos origin_ns) {
   const uint32_t prompt = first_ + index;
   Played& played = played_[prompt];

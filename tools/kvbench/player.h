@@ -103,7 +103,6 @@ class Player final : public LoadServer {
   uint32_t compare(uint32_t prompt) const;
   WorkingSet& memory(uint32_t worker) { return *seats_[worker].set; }
   uint64_t memory_bytes() const { return seats_.size() * seats_[0].set->shape().bytes(); }
-  uint64_t bypassed() const;  // matches that an open breaker answered
 
  private:
   // One engine's worker: its client, and how it sees the memory of each seat.

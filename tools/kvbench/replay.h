@@ -26,6 +26,7 @@ struct ReplayOptions {
   uint32_t layers = 16, layer_kib = 64, blocks_max = 256;
   uint32_t lanes = 1;
   std::string ack = "durable";  // or "cached"
+  bool storage_only = false;    // every hit is read from flash, or there is no result
   uint32_t deadline_ms = 10000;
   std::string json_path, hardware_path;
 };

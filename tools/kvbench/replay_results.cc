@@ -243,24 +243,29 @@ Rates rates_of(const ReplayRun& run) {
   return rates;
 }
 
-// A server of ours counted it; of others the matches answered.
-const char* mode_of_run(const ReplayView& view) {
-  const ReplayRun& run = view.run;
-  if (run.server_pid > 0) return mode_of(run.dram_bytes, run.flash_bytes);
-  const Sums sums = sums_of(view.played);
-  return mode_of(sums.dram_blocks, sums.flash_blocks);
-}
-
 struct Summary {
   Sums sums;
   Times times;
   Rates rates;
 };
 
+Mode mode_of(const ReplayOptions& options) {
+  return options.storage_only ? Mode::kStorageOnly : Mode::kStoragePlusMemory;
+}
+
 // Against the drive alone only what the drive alone served.
-bool is_storage_only(const ReplayView& view) {
-  return std::string_view(mode_of_run(view)) == "storage_only" &&
-         !rates_of(view.run).drives.empty();
+bool has_drive_ratio(const ReplayView& view) {
+  return view.options.storage_only && !rates_of(view.run).drives.empty();
+}
+
+// Bytes as a server of ours counted them; of others the matches answered only blocks.
+Json served_of(const ReplayView& view, const Sums& sums) {
+  Json served = {{"dram_blocks", sums.dram_blocks}, {"flash_blocks", sums.flash_blocks}};
+  if (view.run.server_pid > 0) {
+    served["dram_bytes"] = view.run.dram_bytes;
+    served["flash_bytes"] = view.run.flash_bytes;
+  }
+  return served;
 }
 
 std::vector<double> p99_of(const ReplayRun& run) {
@@ -277,7 +282,6 @@ Json outcomes_of(const ReplayView& view, const Summary& summary) {
           {"pulls", outcomes_json(sums.pulls)},
           {"pushes", outcomes_json(sums.pushes)},
           {"misses", sums.misses},
-          {"bypassed", view.run.bypassed},
           {"without_first_layer", times.without_first_layer},
           {"pulled_blocks", sums.pulled_blocks},
           {"failed_blocks", sums.failed_blocks},
@@ -293,7 +297,8 @@ void declare_results(const ReplayView& view, const Summary& summary, Declaration
   const ReplayPlan& plan = view.plan;
   const ReplayRun& run = view.run;
   const auto& [sums, times, rates] = summary;
-  out.result("mode", mode_of_run(view));
+  out.result("mode", mode_name(mode_of(options)));
+  out.result("served", served_of(view, sums));
   out.result("latency_counted_from",
              options.loop == "open"
                  ? "when the request was due by the trace, waiting for a worker included; decode: "
@@ -336,7 +341,7 @@ void declare_results(const ReplayView& view, const Summary& summary, Declaration
                                                : "each round, before or after its requests"},
       {"request_p99_ms", spread_json(p99_of(run))}};
   if (!rates.drives.empty()) json["drive_gb_per_s"] = spread_json(rates.drives);
-  if (is_storage_only(view)) json["of_drive"] = spread_json(rates.of_drives);
+  if (has_drive_ratio(view)) json["of_drive"] = spread_json(rates.of_drives);
   out.result("rates", json);
   out.result("by_tier", by_tier_json(times));
   out.result("rounds", rounds_json(run));
@@ -372,10 +377,6 @@ void warn_of(const ReplayRun& run, const Sums& sums, Declaration& out) {
   if (!run.drive_refused.empty()) {
     out.warn("flash served and the drive's ceiling was not measured: " + run.drive_refused);
   }
-  if (run.bypassed > 0) {
-    out.warn(std::to_string(run.bypassed) +
-             " matches were answered by an open breaker: they are misses, and fast ones");
-  }
 }
 
 std::vector<std::string> lines_of(const ReplayView& view, const Summary& summary) {
@@ -406,12 +407,14 @@ std::vector<std::string> lines_of(const ReplayView& view, const Summary& summary
       times_line("decode_last_layer.mixed", times.mixed),
       times_line("request", times.requests),
       "request_p99 " + spread_text(p99_of(view.run), "ms") + " by round",
-      std::string("mode ") + mode_of_run(view)};
+      std::string("mode ") + mode_name(mode_of(options)) +
+          ", blocks of pulls: " + std::to_string(sums.dram_blocks) + " from DRAM, " +
+          std::to_string(sums.flash_blocks) + " from flash"};
   if (!rates.drives.empty()) {
     lines.push_back("drive " + spread_text(rates.drives, "GB/s") +
                     " O_DIRECT io_uring, after rounds that flash served");
   }
-  if (is_storage_only(view)) {
+  if (has_drive_ratio(view)) {
     lines.push_back("of_drive " + spread_text(rates.of_drives, "of the drive"));
   }
   if (options.loop == "open") {
@@ -420,7 +423,7 @@ std::vector<std::string> lines_of(const ReplayView& view, const Summary& summary
     lines.push_back(times_line("late_begin", times.late));
   }
   lines.push_back("matches " + outcomes_text(sums.matches) + ", " + std::to_string(sums.misses) +
-                  " missed, " + std::to_string(view.run.bypassed) + " bypassed");
+                  " missed");
   lines.push_back("pulls " + outcomes_text(sums.pulls) + ", " + std::to_string(sums.failed_blocks) +
                   " blocks did not come, " + std::to_string(times.without_first_layer) +
                   " without a first layer (failed matches included)");
@@ -435,24 +438,35 @@ std::vector<std::string> lines_of(const ReplayView& view, const Summary& summary
 
 }  // namespace
 
-const char* mode_of(uint64_t dram, uint64_t flash) {
-  if (flash == 0) return "memory_only";
-  return dram == 0 ? "storage_only" : "storage_plus_memory";
-}
-
-Status check_failures(const std::vector<Played>& played, uint64_t bypassed) {
+Status check_failures(const std::vector<Played>& played) {
   const Sums sums = sums_of(played);
   const uint64_t ops = sums.matches.ops + sums.pulls.ops + sums.pushes.ops;
-  const uint64_t failed = sums.matches.failed + sums.pulls.failed + sums.pushes.failed + bypassed;
+  const uint64_t failed = sums.matches.failed + sums.pulls.failed + sums.pushes.failed;
   if (share(failed, ops) <= kFailedShareMax) return {};
   return Status::unavailable(
       "kvbench: more than a quarter of the matches, pulls and pushes failed: the server was gone, "
       "or something is wrong with it");
 }
 
+Status check_storage_only(const std::vector<Played>& played, const ReplayRun& run) {
+  const Sums sums = sums_of(played);
+  if (sums.dram_blocks > 0 || run.dram_bytes > 0) {
+    return Status::invalid(
+        "kvbench: DRAM served a part of it, so this is no run of storage only; requests at once "
+        "that share blocks share what one of them reads: --concurrency 1");
+  }
+  if (run.flash_bytes < sums.pulled_bytes) {
+    return Status::invalid("kvbench: more was pulled than the server counted as read from flash");
+  }
+  return {};
+}
+
 Status conclude(const ReplayView& view, Conditions conditions, Declaration& out,
                 std::vector<std::string>& lines) {
-  VARVE_RETURN_IF_ERROR(check_failures(view.played, view.run.bypassed));
+  VARVE_RETURN_IF_ERROR(check_failures(view.played));
+  if (view.options.storage_only) {
+    VARVE_RETURN_IF_ERROR(check_storage_only(view.played, view.run));
+  }
   const Summary summary{sums_of(view.played), times_of(view.played, view.run), rates_of(view.run)};
   const Sums& sums = summary.sums;
   if (summary.rates.pulls.empty() || sums.pulled_bytes == 0) {

@@ -26,14 +26,9 @@ struct ReplayRun {
   pid_t server_pid = 0;         // 0: not ours
   Nanos server_cpu_ns = 0, client_cpu_ns = 0;
   uint64_t verified_bytes = 0;  // of the ceiling
-  uint64_t bypassed = 0;
-  std::string drive_refused;  // why the drive's ceiling was not measured, where flash served
+  std::string drive_refused;    // why the drive's ceiling was not measured, where flash served
   uint64_t dram_bytes = 0, flash_bytes = 0;  // pulled, as a server of ours counted
 };
-
-// What the rate is a rate of: "storage_only", "memory_only", or "storage_plus_memory" where both
-// served. Pure.
-const char* mode_of(uint64_t dram, uint64_t flash);
 
 // All that is known of a replay.
 struct ReplayView {
@@ -45,11 +40,16 @@ struct ReplayView {
 };
 
 // The rule by which a run that a server mostly failed has no result: more than a quarter of its
-// matches, pulls and pushes `failed`, or were answered by an open breaker. What the server refused,
-// or did not end in time, is what a busy one does and a result, with a warning. Pure.
-Status check_failures(const std::vector<Played>& played, uint64_t bypassed);
+// matches, pulls and pushes `failed`. What the server refused, or did not end in time, is what a
+// busy one does and a result, with a warning. Pure.
+Status check_failures(const std::vector<Played>& played);
 
-// Fails by check_failures, and when nothing was hit: then there is no rate of a store to speak of.
+// The rule by which a run that was to be of storage only has no result: one block that a match
+// found in DRAM, one byte that was sent from it, or bytes of which nobody counted where they were.
+// Pure.
+Status check_storage_only(const std::vector<Played>& played, const ReplayRun& run);
+
+// Fails by these two, and when nothing was hit: then there is no rate of a store to speak of.
 // What of `conditions` only the results tell is filled in.
 Status conclude(const ReplayView& view, Conditions conditions, Declaration& out,
                 std::vector<std::string>& lines);

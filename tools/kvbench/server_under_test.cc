@@ -71,11 +71,15 @@ Result<std::unique_ptr<ServerUnderTest>> ServerUnderTest::start(const ServerOpti
 
 Status ServerUnderTest::launch() {
   const auto mib = [](uint32_t count) { return std::to_string(count * uint64_t{kMiB}); };
-  VARVE_TRY(daemon_, Daemon::start(varved_path(), folder_,
-                                   {"--shards", "1", "--targets", std::to_string(options_.targets),
-                                    "--target-bytes", mib(options_.target_mib), "--dram-bytes",
-                                    mib(options_.dram_mib), "--scheme", scheme_.text(),
-                                    "--scrub-interval-s", "0", "--log-level", "error"}));
+  std::vector<std::string> arguments = {"--shards",           "1",
+                                        "--targets",          std::to_string(options_.targets),
+                                        "--target-bytes",     mib(options_.target_mib),
+                                        "--dram-bytes",       mib(options_.dram_mib),
+                                        "--scheme",           scheme_.text(),
+                                        "--log-level",        "error",
+                                        "--scrub-interval-s", "0"};
+  if (options_.mode == Mode::kStorageOnly) arguments.push_back("--storage-only");
+  VARVE_TRY(daemon_, Daemon::start(varved_path(), folder_, std::move(arguments)));
   address_ = daemon_->address();
   return {};
 }
@@ -86,9 +90,10 @@ ServerUnderTest::~ServerUnderTest() {
   if (is_own()) std::filesystem::remove_all(folder_, ignored);
 }
 
-Status ServerUnderTest::restart() {
+Status ServerUnderTest::restart(Mode mode) {
   VARVE_ASSERT(is_own());
   daemon_.reset();
+  options_.mode = mode;
   VARVE_RETURN_IF_ERROR(launch());
   const SystemClock clock;
   const Nanos until_ns = clock.now_ns() + kRecoveryWait;
@@ -124,6 +129,7 @@ std::vector<std::string> ServerUnderTest::target_paths() const {
 
 void ServerUnderTest::describe(Conditions& out) const {
   out.server = is_own() ? Server::kOwn : Server::kOthers;
+  out.mode = options_.mode;
   out.address = address_;
   out.folder = folder_;
   out.dram_bytes = options_.dram_mib * uint64_t{kMiB};

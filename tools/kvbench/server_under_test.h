@@ -20,7 +20,8 @@ struct ServerOptions {
   uint32_t dram_mib = 2048, target_mib = 4096;
   uint32_t targets = 0;  // 0: as many as a block has fragments, two at least
   std::string scheme = "1+0";
-  std::string folder;  // work folder; default: beside the build
+  Mode mode = Mode::kStoragePlusMemory;  // of a server that is started
+  std::string folder;                    // work folder; default: beside the build
 };
 void add_server_options(CLI::App& command, ServerOptions& options);
 
@@ -35,7 +36,8 @@ class ServerUnderTest {
   bool is_own() const { return !folder_.empty(); }
   const std::string& address() const { return address_; }
   pid_t pid() const { return daemon_ ? daemon_->pid() : 0; }  // 0: not ours
-  Status restart();  // only of one that is our own: drained, and nothing of it in DRAM after
+  // Only of one that is our own: drained, and nothing of it in DRAM after.
+  Status restart(Mode mode);
   Result<std::unique_ptr<Client>> open_client(const char* name, uint32_t lanes) const;
   // Of a server that is our own; takes a second or two.
   uint64_t metric(std::string_view name, std::string_view label) const {

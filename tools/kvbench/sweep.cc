@@ -1,5 +1,6 @@
-// One server for all extent sizes: push, restart, pull cold what nothing has touched, pull it again
-// hot. Ceilings and pulls take turns, and so does who is first.
+// One server for all extent sizes: push; start anew without a tier in DRAM, pull cold what nothing
+// has touched, pull it again hot; start anew with one, pull it hot from there. Ceilings and pulls
+// take turns, and so does who is first.
 #include "tools/kvbench/sweep.h"
 
 #include <CLI/CLI.hpp>
@@ -20,12 +21,9 @@ constexpr const char* kContent =
     "splitmix64 of (content id, layer), every word of every block that a pull delivered, in memory "
     "that was poisoned before; the raw socket's likewise";
 
-constexpr const char* kStartedAnew =
-    "cold: blocks that nothing has touched since the server was started anew; hot: pulled once "
-    "before; both as the match before each pull answered";
-constexpr const char* kNotStartedAnew =
-    "the match before each pull answered so; hot: pulled once before; the server was not started "
-    "anew, and its counters were not looked at";
+constexpr const char* kNoOtherKind =
+    "of a server that runs already only dram x hot can be had: nobody can empty its DRAM, or have "
+    "it keep nothing there";
 
 struct Ceilings {
   std::unique_ptr<SocketCeiling> socket;
@@ -40,7 +38,7 @@ struct Sweep {
   std::vector<std::unique_ptr<SocketCeiling>> sockets;  // by extent size
   std::vector<Cell> cells;
   uint64_t pushed_bytes = 0, pulled_bytes = 0, verified_bytes = 0, client_memory_bytes = 0;
-  uint64_t cold_bytes = 0;  // that cold cells claim to be of flash
+  uint64_t claimed_bytes = 0;  // of the tier that is measured, by what the matches answered
 };
 
 WorkingSetShape shape_of(const SweepOptions& options, const SweepPlan& plan, uint32_t extent_kib) {
@@ -48,8 +46,10 @@ WorkingSetShape shape_of(const SweepOptions& options, const SweepPlan& plan, uin
           static_cast<uint32_t>(extent_kib * kKiB)};
 }
 
-bool wants(const SweepOptions& options, const char* state) {
-  return std::find(options.states.begin(), options.states.end(), state) != options.states.end();
+bool wants(const SweepOptions& options, CellTier tier) {
+  const std::vector<CellKind> kinds = kinds_of(options);
+  return std::any_of(kinds.begin(), kinds.end(),
+                     [tier](const CellKind& kind) { return kind.tier == tier; });
 }
 
 Result<std::unique_ptr<Player>> player_of(const Sweep& sweep, const SweepPlan& plan,
@@ -106,14 +106,14 @@ Status compare(uint32_t first, uint32_t concurrency, const Player& player, Sweep
   return {};
 }
 
-Status run_ceilings(const Ceilings& ceilings, uint32_t blocks, Warmth warmth, CellRepetition& out,
+Status run_ceilings(const Ceilings& ceilings, uint32_t blocks, CellTier tier, CellRepetition& out,
                     Sweep& sweep) {
   WorkingSet& set = *ceilings.memory;
   const uint64_t bytes = blocks * set.shape().block_bytes();
   const auto rate = [bytes](Nanos took_ns) {
     return static_cast<double>(bytes) / static_cast<double>(took_ns);
   };
-  if (warmth == Warmth::kCold && ceilings.drive) {
+  if (tier == CellTier::kFlash) {
     VARVE_TRY(const Nanos took_ns, ceilings.drive->round(set.memory().first(bytes)));
     out.drive_rate = rate(took_ns);
   }
@@ -126,23 +126,24 @@ Status run_ceilings(const Ceilings& ceilings, uint32_t blocks, Warmth warmth, Ce
 Status run_cell(const SweepPlan::Shape& shape, const Ceilings& ceilings, Player& player, Cell& cell,
                 Sweep& sweep) {
   const uint32_t blocks = shape.blocks * shape.concurrency;
-  if (cell.warmth == Warmth::kHot) {  // once, so that it is in DRAM
+  const bool cold = cell.kind.state == CellState::kCold;
+  if (!cold) {  // once, so that it was used just before
     CellRepetition warm_up;
     VARVE_RETURN_IF_ERROR(pull_once(shape.first_prompt, shape.concurrency, player, warm_up));
   }
   for (uint32_t r = 0; r < sweep.options.repetitions; ++r) {
     CellRepetition one;
-    const uint32_t first =
-        shape.first_prompt + (cell.warmth == Warmth::kCold ? r * shape.concurrency : 0);
+    const uint32_t first = shape.first_prompt + (cold ? r * shape.concurrency : 0);
     if (r % 2 == 0) {
-      VARVE_RETURN_IF_ERROR(run_ceilings(ceilings, blocks, cell.warmth, one, sweep));
+      VARVE_RETURN_IF_ERROR(run_ceilings(ceilings, blocks, cell.kind.tier, one, sweep));
     }
     VARVE_RETURN_IF_ERROR(pull_once(first, shape.concurrency, player, one));
     VARVE_RETURN_IF_ERROR(compare(first, shape.concurrency, player, sweep));
     if (r % 2 == 1) {
-      VARVE_RETURN_IF_ERROR(run_ceilings(ceilings, blocks, cell.warmth, one, sweep));
+      VARVE_RETURN_IF_ERROR(run_ceilings(ceilings, blocks, cell.kind.tier, one, sweep));
     }
-    if (cell.warmth == Warmth::kCold) sweep.cold_bytes += one.bytes;
+    const uint32_t there = cell.is_of_flash() ? one.flash_blocks : one.dram_blocks;
+    if (there == one.blocks) sweep.claimed_bytes += one.bytes;
     cell.repetitions.push_back(std::move(one));
   }
   return {};
@@ -154,7 +155,7 @@ Result<Ceilings> ceilings_of(const SweepPlan& plan, uint32_t extent_kib, Sweep& 
   sweep.sockets.erase(sweep.sockets.begin());
   const WorkingSetShape shape = shape_of(sweep.options, plan, extent_kib);
   VARVE_TRY(ceilings.memory, WorkingSet::make(shape));
-  if (!sweep.server->is_own() || !wants(sweep.options, "cold")) return ceilings;
+  if (!wants(sweep.options, CellTier::kFlash)) return ceilings;
   DriveCeilingOptions drive;
   drive.paths = sweep.server->target_paths();
   drive.bytes = plan.blocks_all * shape.block_bytes();
@@ -164,50 +165,92 @@ Result<Ceilings> ceilings_of(const SweepPlan& plan, uint32_t extent_kib, Sweep& 
   return ceilings;
 }
 
-// What the daemon itself counted must agree with what its matches answered.
-Status check_tiers(uint64_t cold_bytes_before, const Sweep& sweep) {
-  const uint64_t claimed = sweep.cold_bytes - cold_bytes_before;
-  const uint64_t counted = sweep.server->metric("varve_pull_bytes_total", "tier=\"flash\"");
-  if (counted < claimed) {
+// What the daemon itself counted, of the pulls since it was started.
+struct Counted {
+  uint64_t dram_bytes = 0, flash_bytes = 0;
+};
+
+Result<Counted> counted_of(const Sweep& sweep) {
+  if (!sweep.server->is_own()) return Counted();
+  const std::string metrics = sweep.server->metrics();
+  if (metrics.empty()) return Status::timed_out("kvbench: varved does not tell its counters");
+  return Counted{metric_sum(metrics, "varve_pull_bytes_total", "tier=\"dram\""),
+                 metric_sum(metrics, "varve_pull_bytes_total", "tier=\"flash\"")};
+}
+
+// It must agree with what its matches answered.
+Status check_tier(CellTier tier, const Counted& before, const Sweep& sweep) {
+  if (!sweep.server->is_own()) return {};
+  VARVE_TRY(const Counted now, counted_of(sweep));
+  if (tier == CellTier::kFlash && now.dram_bytes > before.dram_bytes) {
     return Status::invalid("kvbench: the server answered flash and sent what was in its DRAM");
+  }
+  const uint64_t counted = tier == CellTier::kFlash ? now.flash_bytes - before.flash_bytes
+                                                    : now.dram_bytes - before.dram_bytes;
+  if (counted < sweep.claimed_bytes) {
+    return Status::invalid("kvbench: the server sent less of a tier than its matches answered");
   }
   return {};
 }
 
-Status run_extent(uint32_t extent_kib, const SweepPlan& plan, Sweep& sweep) {
-  const bool cold = wants(sweep.options, "cold");
-  {
-    VARVE_TRY(auto pusher, player_of(sweep, plan, extent_kib));
-    VARVE_RETURN_IF_ERROR(push_all(plan, *pusher, sweep));
-  }
-  if (cold && sweep.server->is_own()) VARVE_RETURN_IF_ERROR(sweep.server->restart());
+// The cells of a tier: cold ones first, what they touch is cold no more.
+Status run_tier(uint32_t extent_kib, const SweepPlan& plan, CellTier tier, const Ceilings& ceilings,
+                Sweep& sweep) {
   VARVE_TRY(auto player, player_of(sweep, plan, extent_kib));
-  VARVE_TRY(const Ceilings ceilings, ceilings_of(plan, extent_kib, sweep));
   sweep.client_memory_bytes = std::max(sweep.client_memory_bytes,
                                        player->memory_bytes() + ceilings.memory->shape().bytes());
-  const uint64_t cold_bytes_before = sweep.cold_bytes;
+  VARVE_TRY(const Counted before, counted_of(sweep));
+  sweep.claimed_bytes = 0;
   // Once for nothing, all of it: sockets start small, and so does whoever was just started.
   CellRepetition warm_up;
   VARVE_RETURN_IF_ERROR(pull_once(plan.warm_up_prompt, plan.concurrency_max, *player, warm_up));
-  VARVE_RETURN_IF_ERROR(run_ceilings(ceilings, plan.blocks_max * plan.concurrency_max,
-                                     Warmth::kCold, warm_up, sweep));
-  for (const Warmth warmth : {Warmth::kCold, Warmth::kHot}) {
-    if (!wants(sweep.options, warmth == Warmth::kCold ? "cold" : "hot")) continue;
+  VARVE_RETURN_IF_ERROR(
+      run_ceilings(ceilings, plan.blocks_max * plan.concurrency_max, tier, warm_up, sweep));
+  for (const CellKind& kind : kinds_of(sweep.options)) {
+    if (kind.tier != tier) continue;
     for (const SweepPlan::Shape& shape : plan.shapes) {
-      Cell cell{extent_kib, shape.blocks, shape.concurrency, warmth, {}};
+      Cell cell{extent_kib, shape.blocks, shape.concurrency, kind, {}};
       VARVE_RETURN_IF_ERROR(run_cell(shape, ceilings, *player, cell, sweep));
       sweep.cells.push_back(std::move(cell));
     }
   }
-  return cold && sweep.server->is_own() ? check_tiers(cold_bytes_before, sweep) : Status();
+  return check_tier(tier, before, sweep);
+}
+
+Status run_extent(uint32_t extent_kib, const SweepPlan& plan, Sweep& sweep) {
+  {
+    VARVE_TRY(auto pusher, player_of(sweep, plan, extent_kib));
+    VARVE_RETURN_IF_ERROR(push_all(plan, *pusher, sweep));
+  }
+  const bool flash = wants(sweep.options, CellTier::kFlash);
+  if (flash) VARVE_RETURN_IF_ERROR(sweep.server->restart(Mode::kStorageOnly));
+  VARVE_TRY(const Ceilings ceilings, ceilings_of(plan, extent_kib, sweep));
+  if (flash) {
+    VARVE_RETURN_IF_ERROR(run_tier(extent_kib, plan, CellTier::kFlash, ceilings, sweep));
+  }
+  if (!wants(sweep.options, CellTier::kDram)) return {};
+  if (flash) VARVE_RETURN_IF_ERROR(sweep.server->restart(Mode::kStoragePlusMemory));
+  return run_tier(extent_kib, plan, CellTier::kDram, ceilings, sweep);
+}
+
+// What each kind of cell is, in words.
+std::string method_of(const Sweep& sweep) {
+  std::string text;
+  for (const CellKind& kind : kinds_of(sweep.options)) {
+    text += std::string(text.empty() ? "" : "; ") + name_of(kind.tier) + " x " +
+            name_of(kind.state) + ": " + meaning_of(kind);
+  }
+  return text + (sweep.server->is_own()
+                     ? "; all as the match before each pull answered, and as the server counted"
+                     : "; as the match before each pull answered: the server's counters were not "
+                       "looked at");
 }
 
 void declare_sweep(const Sweep& sweep, Declaration& out) {
   const SweepOptions& options = sweep.options;
   out.declare("cache_state", "per_cell");
   out.declare("cache_state_proof",
-              {{"method", sweep.server->is_own() ? kStartedAnew : kNotStartedAnew},
-               {"prefill_bytes", sweep.pushed_bytes}});
+              {{"method", method_of(sweep)}, {"prefill_bytes", sweep.pushed_bytes}});
   out.declare("engine.pd_disaggregated", false);
   out.omit("engine.kv_transfer_protocol", "does not apply: one worker pushes and pulls");
   out.declare("workload.source",
@@ -226,7 +269,7 @@ void declare_sweep(const Sweep& sweep, Declaration& out) {
   if (sweep.server->is_own()) {
     out.declare("persistence", {{"tier", "nvme_local"},
                                 {"medium", "files of the server's targets"},
-                                {"restart_survival_proved", wants(options, "cold")}});
+                                {"restart_survival_proved", wants(options, CellTier::kFlash)}});
   } else {
     out.omit("persistence", kNotTold);
   }
@@ -270,6 +313,10 @@ Status measure(const SweepOptions& options, const RunStart& start, Declaration& 
   VARVE_RETURN_IF_ERROR(declare_conditions(conditions, out));
   out.omit_part("transfer.granularity", "bytes of the other cells",
                 "the largest extent is declared; each cell names its own");
+  if (wants(options, CellTier::kFlash) && wants(options, CellTier::kDram)) {
+    out.omit_part("tiers[].name", "of the cells of flash",
+                  "their server keeps no block in DRAM: only nvme_local is a tier of it");
+  }
   declare_sweep(sweep, out);
   for (const Cell& cell : sweep.cells)
     lines.push_back(cell.line());
@@ -277,6 +324,39 @@ Status measure(const SweepOptions& options, const RunStart& start, Declaration& 
 }
 
 }  // namespace
+
+std::vector<CellKind> kinds_of(const SweepOptions& options) {
+  const auto asked = [](const std::vector<std::string>& names, const char* name) {
+    return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+  };
+  std::vector<CellKind> kinds;
+  for (const CellTier tier : {CellTier::kFlash, CellTier::kDram}) {
+    if (!asked(options.tiers, name_of(tier))) continue;
+    if (tier == CellTier::kFlash && options.tiers.empty() && !options.server.address.empty()) {
+      continue;
+    }
+    for (const CellState state : {CellState::kCold, CellState::kHot}) {
+      if (!asked(options.states, name_of(state))) continue;
+      const CellKind kind{tier, state};
+      const bool named = !options.tiers.empty() && !options.states.empty();
+      if (named || *problem_of_kind(kind) == '\0') kinds.push_back(kind);
+    }
+  }
+  return kinds;
+}
+
+std::string problem_of_kinds(const SweepOptions& options) {
+  const std::vector<CellKind> kinds = kinds_of(options);
+  for (const CellKind& kind : kinds) {
+    if (const char* problem = problem_of_kind(kind); *problem != '\0') return problem;
+  }
+  const bool own = options.server.address.empty();
+  if (own) return "";
+  const bool only = kinds == std::vector<CellKind>{{CellTier::kDram, CellState::kHot}};
+  const bool cold =
+      std::find(options.states.begin(), options.states.end(), "cold") != options.states.end();
+  return only && !cold ? "" : kNoOtherKind;
+}
 
 SweepPlan sweep_plan(const SweepOptions& options) {
   SweepPlan plan;
@@ -304,14 +384,21 @@ SweepPlan sweep_plan(const SweepOptions& options) {
 }
 
 CLI::App* add_sweep(CLI::App& app, SweepOptions& options) {
-  CLI::App* command = app.add_subcommand("sweep", "pulls in many shapes, hot and cold");
+  CLI::App* command =
+      app.add_subcommand("sweep", "pulls in many shapes, of each tier, hot and cold");
   add_server_options(*command, options.server);
   command->add_option("--extent-kib", options.extents_kib, "sizes of a layer, multiples of 64")
       ->check(CLI::Range(64u, 4096u));
   command->add_option("--blocks", options.blocks, "of a pull")->check(CLI::Range(1u, 256u));
   command->add_option("--concurrency", options.concurrency, "pulls at once")
       ->check(CLI::Range(1u, 16u));
-  command->add_option("--state", options.states)->check(CLI::IsMember({"hot", "cold"}));
+  command->add_option("--tier", options.tiers, "where blocks are; default: both")
+      ->check(CLI::IsMember({"dram", "flash"}));
+  command
+      ->add_option("--state", options.states,
+                   "hot: used just before; cold: for the first time since a start anew; default: "
+                   "each that a tier has, dram has no cold")
+      ->check(CLI::IsMember({"hot", "cold"}));
   command->add_option("--layers", options.layers, "of a block")->check(CLI::Range(1u, 64u));
   command->add_option("--repetitions", options.repetitions, "of each cell")
       ->check(CLI::Range(1u, 100u));
@@ -321,6 +408,10 @@ CLI::App* add_sweep(CLI::App& app, SweepOptions& options) {
       ->check(CLI::Range(1u, 256u));
   command->add_flag("--quick", options.quick, "few small cells, two repetitions: a smoke test");
   add_document_options(*command, options.json_path, options.hardware_path);
+  command->callback([&options] {
+    const std::string problem = problem_of_kinds(options);
+    if (!problem.empty()) throw CLI::ValidationError("--tier, --state", problem);
+  });
   return command;
 }
 

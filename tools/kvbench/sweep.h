@@ -1,5 +1,5 @@
-// Sweep: the subcommand that pulls in many shapes: extent size x blocks x concurrency, hot from
-// DRAM and cold from flash, each repetition beside its ceilings.
+// Sweep: the subcommand that pulls in many shapes: extent size x blocks x concurrency x tier x hot
+// or cold, each repetition beside its ceilings.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct SweepOptions {
   std::vector<uint32_t> extents_kib = {64, 256, 1024};
   std::vector<uint32_t> blocks = {4, 16};
   std::vector<uint32_t> concurrency = {1, 4};
-  std::vector<std::string> states = {"hot", "cold"};
+  std::vector<std::string> tiers, states;  // empty: every one that there is, see kinds_of
   uint32_t layers = 4;
   uint32_t repetitions = 5;
   uint32_t lanes = 1;
@@ -25,6 +25,12 @@ struct SweepOptions {
   bool quick = false;
   std::string json_path, hardware_path;
 };
+
+// The kinds of cells, in the order in which they are measured: flash first, and of it cold. Tiers
+// and states that are named are all combined. Pure.
+std::vector<CellKind> kinds_of(const SweepOptions& options);
+// Which combination that was asked for does not exist, and why; empty: all do. Pure.
+std::string problem_of_kinds(const SweepOptions& options);
 
 // The prompts of the cells of one extent size. Each repetition of a cold cell has prompts of its
 // own, which nothing has touched since the restart; a hot cell repeats those of the first.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace varve::kvbench {
 namespace {
 
@@ -20,26 +22,47 @@ CellRepetition repetition_of(uint32_t dram, uint32_t flash) {
   return r;
 }
 
-Cell cell_of(Warmth warmth, std::vector<CellRepetition> repetitions) {
-  Cell cell{256, 4, 1, warmth, std::move(repetitions)};
+constexpr CellKind kDramHot{CellTier::kDram, CellState::kHot};
+constexpr CellKind kFlashHot{CellTier::kFlash, CellState::kHot};
+constexpr CellKind kFlashCold{CellTier::kFlash, CellState::kCold};
+
+Cell cell_of(CellKind kind, std::vector<CellRepetition> repetitions) {
+  Cell cell{256, 4, 1, kind, std::move(repetitions)};
   return cell;
 }
 
-TEST(Cell, AColdOneIsOfTheDriveAndAHotOneOfTheSocket) {
-  const Cell cold = cell_of(Warmth::kCold, {repetition_of(0, 4), repetition_of(0, 4)});
-  EXPECT_EQ(cold.impurity(), "");
-  EXPECT_EQ(cold.ratios(), (std::vector<double>{0.8, 0.8}));
-  EXPECT_EQ(cold.json()["mode"], "storage_only");
-  EXPECT_EQ(cold.json()["ceiling"], "drive");
-  const Cell hot = cell_of(Warmth::kHot, {repetition_of(4, 0)});
+TEST(Cell, OneOfFlashIsOfTheDriveAndOneOfDramOfTheSocketHotOrCold) {
+  for (const CellKind kind : {kFlashCold, kFlashHot}) {
+    const Cell flash = cell_of(kind, {repetition_of(0, 4), repetition_of(0, 4)});
+    EXPECT_EQ(flash.impurity(), "");
+    EXPECT_EQ(flash.ratios(), (std::vector<double>{0.8, 0.8}));
+    EXPECT_EQ(flash.json()["mode"], "storage_only");
+    EXPECT_EQ(flash.json()["ceiling"], "drive");
+    EXPECT_EQ(flash.json()["tier"], "flash");
+    EXPECT_EQ(flash.json()["state"], kind == kFlashHot ? "hot" : "cold");
+    EXPECT_NE(flash.line().find(kind == kFlashHot ? "flash hot " : "flash cold "),
+              std::string::npos);
+  }
+  const Cell hot = cell_of(kDramHot, {repetition_of(4, 0)});
   EXPECT_EQ(hot.ratios(), std::vector<double>{0.5});
   EXPECT_EQ(hot.json()["mode"], "storage_plus_memory");
   EXPECT_EQ(hot.json()["ceiling"], "socket");
 }
 
+TEST(Cell, WhatIsNoKindSaysWhyAndTheOthersWhatTheyMean) {
+  EXPECT_NE(std::string(problem_of_kind({CellTier::kDram, CellState::kCold})).find("dram x cold"),
+            std::string::npos);
+  std::set<std::string> meanings;
+  for (const CellKind kind : {kDramHot, kFlashHot, kFlashCold}) {
+    EXPECT_STREQ(problem_of_kind(kind), "");
+    EXPECT_TRUE(meanings.insert(meaning_of(kind)).second);
+  }
+}
+
 TEST(Cell, OneBlockOfAnotherTierInOneRepetitionTakesTheNumbers) {
-  for (const Cell& cell : {cell_of(Warmth::kCold, {repetition_of(0, 4), repetition_of(1, 3)}),
-                           cell_of(Warmth::kHot, {repetition_of(4, 0), repetition_of(3, 1)})}) {
+  for (const Cell& cell : {cell_of(kFlashCold, {repetition_of(0, 4), repetition_of(1, 3)}),
+                           cell_of(kFlashHot, {repetition_of(0, 4), repetition_of(1, 3)}),
+                           cell_of(kDramHot, {repetition_of(4, 0), repetition_of(3, 1)})}) {
     EXPECT_NE(cell.impurity(), "");
     const Json json = cell.json();
     EXPECT_EQ(json["pure"], false);
@@ -53,8 +76,8 @@ TEST(Cell, OneBlockOfAnotherTierInOneRepetitionTakesTheNumbers) {
 TEST(Cell, BlocksThatDidNotComeTakeTheNumbersToo) {
   CellRepetition missing = repetition_of(0, 4);
   missing.failed_blocks = 1;
-  EXPECT_NE(cell_of(Warmth::kCold, {missing}).impurity(), "");
-  EXPECT_NE(cell_of(Warmth::kCold, {}).impurity(), "");
+  EXPECT_NE(cell_of(kFlashCold, {missing}).impurity(), "");
+  EXPECT_NE(cell_of(kFlashCold, {}).impurity(), "");
 }
 
 TEST(Cell, APullIsCountedWithoutTheMatchBeforeIt) {

@@ -43,9 +43,12 @@ std::vector<std::string> problems_of(const Conditions& conditions) {
   declare_duration(conditions.start, 1, declaration);
   declaration.declare("persistence",
                       {{"tier", "t"}, {"medium", "m"}, {"restart_survival_proved", false}});
-  declaration.result("mode", conditions.server == Server::kNone        ? "no_store"
-                             : conditions.server == Server::kInProcess ? "in_process"
-                                                                       : "storage_only");
+  declaration.result("mode", conditions.server == Server::kNone ? "no_store"
+                             : conditions.server == Server::kInProcess
+                                 ? "in_process"
+                                 : mode_name(conditions.mode));
+  declaration.result(
+      "served", {{"dram_blocks", 0}, {"flash_blocks", 1}, {"dram_bytes", 0}, {"flash_bytes", 1}});
   omit_rest({"engine.pd", "engine.kv", "workload.", "results."},
             "said by the subcommand, not in this test", declaration);
   return declaration.problems();
@@ -62,6 +65,21 @@ std::set<std::string> declared_of(const Declaration& declaration) {
 TEST(Conditions, EveryFieldOfThemIsSaidForEveryKindOfServer) {
   for (const Server server : {Server::kNone, Server::kInProcess, Server::kOwn, Server::kOthers})
     EXPECT_EQ(problems_of(conditions_of(server)), std::vector<std::string>());
+}
+
+TEST(Conditions, AServerOfStorageOnlyHasNoTierInDram) {
+  Conditions c = conditions_of(Server::kOwn);
+  c.mode = Mode::kStorageOnly;
+  EXPECT_EQ(problems_of(c), std::vector<std::string>());
+  Declaration declaration;
+  ASSERT_TRUE(declare_conditions(c, declaration).ok());
+  const Json declared = declaration.document()["declaration"];
+  EXPECT_EQ(declared["tiers[].name"], Json({"nvme_local"}));
+  for (const auto& [field, value] : declared.items()) {
+    if (field.starts_with("tiers[]")) {
+      EXPECT_FALSE(value.contains("dram")) << field;
+    }
+  }
 }
 
 TEST(Conditions, AServerOfOthersIsNotDescribed) {

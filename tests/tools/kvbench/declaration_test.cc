@@ -92,8 +92,8 @@ TEST(Declaration, WhatAStoreIsMayBeOmittedOnlyByWhoDidNotStartIt) {
     }
     return false;
   };
-  const auto own = omitting_all_but({}, "storage_only", "measured");
-  const auto others = omitting_all_but({}, "storage_only", "unknown");
+  const auto own = omitting_all_but({}, "storage_plus_memory", "measured");
+  const auto others = omitting_all_but({}, "storage_plus_memory", "unknown");
   const auto ceiling = omitting_all_but({}, "no_store", "measured");
   for (const char* field : {"tiers[].name", "tiers[].capacity_bytes", "tiers[].eviction.policy",
                             "tiers[].admission.gate", "placement.shard_policy"}) {
@@ -178,6 +178,37 @@ TEST(Declaration, WrongBytesAreNoResult) {
   Declaration unverified = omitting_all_but({});
   unverified.result("verified", nullptr);
   EXPECT_NE(first_problem(unverified), "");
+}
+
+TEST(Declaration, WhatServedIsSaidOfEachModeAndNoOtherModeIsKnown) {
+  const auto says = [](const Declaration& declaration, const char* text) {
+    for (const std::string& problem : declaration.problems()) {
+      if (problem.find(text) != std::string::npos) return true;
+    }
+    return false;
+  };
+  for (const char* mode : {"storage_only", "storage_plus_memory"}) {
+    Declaration run = omitting_all_but({}, mode, "measured");
+    EXPECT_TRUE(says(run, "lacks \"served\"")) << mode;
+  }
+  Declaration unknown = omitting_all_but({}, "storage_only", "unknown");
+  EXPECT_TRUE(says(unknown, "label")) << "whose counters nobody saw";
+  EXPECT_NE(first_problem(omitting_all_but({}, "memory_only")), "");
+}
+
+TEST(Declaration, ACellIsOfItsTierAndItsState) {
+  const auto problem_with = [](const char* tier, const char* state, const char* mode) {
+    Declaration sweep = omitting_all_but({});
+    sweep.result("cells",
+                 Json::array({{{"tier", tier}, {"state", state}, {"mode", mode}, {"pure", true}}}));
+    return first_problem(sweep);
+  };
+  EXPECT_EQ(problem_with("flash", "cold", "storage_only"), "");
+  EXPECT_EQ(problem_with("flash", "hot", "storage_only"), "");
+  EXPECT_EQ(problem_with("dram", "hot", "storage_plus_memory"), "");
+  EXPECT_NE(problem_with("dram", "cold", "storage_plus_memory"), "");
+  EXPECT_NE(problem_with("dram", "hot", "storage_only"), "");
+  EXPECT_NE(problem_with("flash", "hot", "storage_plus_memory"), "");
 }
 
 TEST(Declaration, AConditionThatIsBrokenIsRefused) {

@@ -130,6 +130,27 @@ TEST(Replay, WhatCannotBePlayedHasNoResult) {
   EXPECT_EQ(run_replay(options, RunStart::now(1, arguments, "of a test")), 1);
 }
 
+TEST(Replay, StorageOnlyIsOfAServerOfOursAndOfWhatIsDurable) {
+  for (const char* line :
+       {"replay --storage-only --address h:1", "replay --storage-only --ack cached"}) {
+    CLI::App app;
+    ReplayOptions options;
+    add_replay(app, options);
+    EXPECT_THROW(app.parse(line), CLI::ParseError) << line;
+  }
+  CLI::App app;
+  ReplayOptions options;
+  add_replay(app, options);
+  EXPECT_NO_THROW(app.parse("replay --storage-only --ack durable"));
+  EXPECT_TRUE(options.storage_only);
+  EXPECT_EQ(options.concurrency, 1u) << "requests at once may share what one of them reads";
+  CLI::App asked;
+  ReplayOptions more;
+  add_replay(asked, more);
+  asked.parse("replay --storage-only --concurrency 3");
+  EXPECT_EQ(more.concurrency, 3u) << "of a trace whose requests share nothing";
+}
+
 TEST(Replay, WrongUseIsRefused) {
   for (const char* line :
        {"replay --loop half", "replay --speedup 0", "replay --speedup nan", "replay --speedup inf",

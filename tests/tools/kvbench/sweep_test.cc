@@ -31,7 +31,8 @@ TEST(Sweep, EveryColdRepetitionHasBlocksOfItsOwn) {
 }
 
 TEST(Sweep, WrongUseIsRefusedAndListsAreTaken) {
-  for (const char* line : {"sweep --state warm", "sweep --extent-kib 1", "sweep --blocks 0"}) {
+  for (const char* line :
+       {"sweep --state warm", "sweep --extent-kib 1", "sweep --blocks 0", "sweep --tier hbm"}) {
     CLI::App app;
     SweepOptions options;
     add_sweep(app, options);
@@ -43,6 +44,39 @@ TEST(Sweep, WrongUseIsRefusedAndListsAreTaken) {
   app.parse("sweep --extent-kib 64 128 --state cold");
   EXPECT_EQ(options.extents_kib, (std::vector<uint32_t>{64, 128}));
   EXPECT_EQ(options.states, std::vector<std::string>{"cold"});
+}
+
+// The kinds of a command line, "flash cold, dram hot"; or why it is refused.
+std::string kinds_text(const std::string& line) {
+  CLI::App app;
+  SweepOptions options;
+  add_sweep(app, options);
+  try {
+    app.parse(line);
+  } catch (const CLI::ParseError& error) {
+    return error.what();
+  }
+  std::string text;
+  for (const CellKind& kind : kinds_of(options)) {
+    text += std::string(text.empty() ? "" : ", ") + name_of(kind.tier) + " " + name_of(kind.state);
+  }
+  return text;
+}
+
+TEST(Sweep, TierAndStateAreTwoAxesAndWhatIsNoCellIsRefusedByName) {
+  EXPECT_EQ(kinds_text("sweep"), "flash cold, flash hot, dram hot");
+  EXPECT_EQ(kinds_text("sweep --state hot"), "flash hot, dram hot");
+  EXPECT_EQ(kinds_text("sweep --state cold"), "flash cold");
+  EXPECT_EQ(kinds_text("sweep --tier dram"), "dram hot");
+  EXPECT_EQ(kinds_text("sweep --tier flash --state cold hot"), "flash cold, flash hot");
+  for (const char* line : {"sweep --tier dram --state cold", "sweep --tier dram flash --state cold",
+                           "sweep --tier dram flash --state hot cold"})
+    EXPECT_NE(kinds_text(line).find("no cell dram x cold"), std::string::npos) << line;
+  EXPECT_EQ(kinds_text("sweep --address h:1"), "dram hot");
+  for (const char* more : {"--tier flash", "--tier dram flash", "--state cold", "--state hot cold"})
+    EXPECT_NE(kinds_text(std::string("sweep --address h:1 ") + more).find("runs already"),
+              std::string::npos)
+        << more;
 }
 
 TEST(Sweep, WithoutAServerThereIsNoResult) {
