@@ -252,7 +252,7 @@ void PushOp::written() {
     return;
   }
   block.dirty = false;
-  if (block.lent == 0) context_.tier.drop_coding(block);
+  if (block.lent == 0) context_.tier.settle_written(block);
   if (part_ == nullptr) return;
   context_.metrics.push_committed_durable.add();
   answer(Status());

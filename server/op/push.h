@@ -150,13 +150,12 @@ class PushTable {
   bool has_share(uint32_t target, uint32_t dram_pages) const;
   void share_drop(uint32_t target, uint32_t dram_pages);  // its pages went back
 
-  // One session that reserves and sends nothing must leave the others some: what it has reserved
-  // and not committed may be half of what is left by all; of nothing it may always begin.
-  bool session_has_share(uint64_t session, uint32_t dram_pages) const;
-  // Nor may one domain, with however many sessions: `domains` of them share attempts and memory,
-  // write-behind included. Below its part a domain asks nobody; of what is common all of its
-  // sessions have shares; of nothing it may always begin.
-  DomainLimit::Share domain_share(uint32_t domain, uint32_t domains, uint32_t dram_pages) const;
+  // One domain, with however many sessions, must leave the others their part of attempts and
+  // memory, write-behind included; below its part it asks nobody, and of nothing it may always
+  // begin. One session that reserves and sends nothing must leave the others of its domain some:
+  // what it has reserved and not committed may be half of what is left to them or half of the
+  // domain's part; of nothing it may begin where its domain may.
+  bool may_reserve(uint64_t session, uint32_t domain, uint32_t domains, uint32_t dram_pages) const;
   void session_committed(const PushOp& op);  // or gave it up
 
   void append(FragmentWrite& write);  // op.append() is called when there is a slot: maybe now

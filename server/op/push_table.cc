@@ -140,15 +140,6 @@ uint32_t PushTable::watch(Nanos now_ns) const {
   return count;
 }
 
-bool PushTable::session_has_share(uint64_t session, uint32_t dram_pages) const {
-  const uint64_t limit = context_.tier.limit_bytes(Budget::kPush);
-  const uint64_t left = limit - std::min(limit, context_.tier.used_bytes(Budget::kPush));
-  for (const Reserver& reserver : reservers_) {
-    if (reserver.session == session) return bytes_of(reserver.dram_pages + dram_pages) <= left / 2;
-  }
-  return true;
-}
-
 PushTable::DomainUse* PushTable::find_use(uint32_t domain) {
   for (DomainUse& use : uses_) {
     if (use.domain == domain) return &use;
@@ -156,10 +147,11 @@ PushTable::DomainUse* PushTable::find_use(uint32_t domain) {
   return nullptr;
 }
 
-DomainLimit::Share PushTable::domain_share(uint32_t domain, uint32_t domains,
-                                           uint32_t dram_pages) const {
+bool PushTable::may_reserve(uint64_t session, uint32_t domain, uint32_t domains,
+                            uint32_t dram_pages) const {
   using Share = DomainLimit::Share;
-  DomainLimit pages(context_.tier.limit_bytes(Budget::kPush) / kPageBytes, domains);
+  const uint64_t limit = context_.tier.limit_bytes(Budget::kPush) / kPageBytes;
+  DomainLimit pages(limit, domains);
   DomainLimit attempts(context_.options.pushes_max, domains);
   DomainUse own;
   for (const DomainUse& use : uses_) {
@@ -170,11 +162,18 @@ DomainLimit::Share PushTable::domain_share(uint32_t domain, uint32_t domains,
     pages.other(use.dram_pages);
     attempts.other(use.attempts);
   }
-  const Share of_pages = pages.share(own.dram_pages + dram_pages);
-  const Share of_attempts = attempts.share(own.attempts + 1);
-  if (of_pages == Share::kPart && of_attempts == Share::kPart) return Share::kPart;
-  const bool has_both = of_pages != Share::kNone && of_attempts != Share::kNone;
-  return own.attempts == 0 || has_both ? Share::kCommon : Share::kNone;
+  const bool has_both = pages.share(own.dram_pages + dram_pages) != Share::kNone &&
+                        attempts.share(own.attempts + 1) != Share::kNone;
+  if (own.attempts > 0 && !has_both) return false;
+  const uint64_t used = context_.tier.used_bytes(Budget::kPush) / kPageBytes;
+  const uint64_t left = std::min(limit - std::min(limit, used),
+                                 pages.most() - std::min(pages.most(), own.dram_pages));
+  const uint64_t part = domains == 1 ? 0 : pages.part();
+  for (const Reserver& reserver : reservers_) {
+    if (reserver.session != session) continue;
+    return reserver.dram_pages + dram_pages <= std::max(left, part) / 2;
+  }
+  return true;
 }
 
 void PushTable::session_committed(const PushOp& op) {

@@ -109,13 +109,8 @@ Code grant(Reserve& reserve, const BlockId& block, const BaseId& parent, GrantLo
   if (reserve.granted >= reserve.part.grants_max) return Code::kQuota;
   const PushTable& pushes = *context.pushes;
   if (!pushes.available(*reserve.part.format)) return Code::kOverloaded;
-  using Share = DomainLimit::Share;
-  const Share share =
-      pushes.domain_share(reserve.part.domain, reserve.part.domains, reserve.dram_pages);
-  const bool alone = reserve.part.domains == 1;
-  if (share == Share::kNone ||
-      ((share == Share::kCommon || alone) &&
-       !pushes.session_has_share(reserve.part.session, reserve.dram_pages))) {
+  const ReservePart& part = reserve.part;
+  if (!pushes.may_reserve(part.session, part.domain, part.domains, reserve.dram_pages)) {
     context.metrics.push_share_full.add();
     return Code::kOverloaded;
   }

@@ -21,10 +21,14 @@ void DomainLimit::ending(uint64_t used) {
   others_ += used;
 }
 
+uint64_t DomainLimit::most() const {
+  const uint64_t taken = others_ + aside_ + unnamed_ * part_;
+  return std::max(part_, limit_ - std::min(limit_, taken));
+}
+
 DomainLimit::Share DomainLimit::share(uint64_t own) const {
   if (own <= part_) return Share::kPart;
-  const uint64_t aside = aside_ + unnamed_ * part_;
-  return own + others_ + aside <= limit_ ? Share::kCommon : Share::kNone;
+  return own <= most() ? Share::kCommon : Share::kNone;
 }
 
 }  // namespace varve

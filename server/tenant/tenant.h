@@ -95,6 +95,7 @@ class DomainLimit {
  public:
   DomainLimit(uint64_t limit, uint32_t domains);
   uint64_t part() const { return part_; }
+  uint64_t most() const;       // that whoever asks may have in all; its part at least
   void other(uint64_t used);   // of another domain; whoever is not named has nothing
   void ending(uint64_t used);  // of one that was dropped: nothing is set aside for it
   enum class Share : uint8_t { kNone, kPart, kCommon };

@@ -2,8 +2,9 @@
 //
 // Every page is charged to exactly one budget from the moment it is taken to the moment it is given
 // back. Blocks at work are charged to their own budget (push, pull, follow, repair); clean blocks
-// that nobody uses are charged to kResident and wait in one list for the next reader or the next
-// eviction. Only that list is ever evicted from, so D5 holds by construction.
+// that nobody uses, and those just written that readers hold, are charged to kResident; the former
+// wait in one list for the next reader or the next eviction. Only that list is ever evicted from,
+// so D5 holds by construction.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -152,13 +153,14 @@ void DramTier::drop_extent(TierBlock& block, uint32_t e) {
   give_extent(block, e);
 }
 
-void DramTier::drop_coding(TierBlock& block) {
+void DramTier::settle_written(TierBlock& block) {
   VARVE_ASSERT(block.pins > 0);
   VARVE_ASSERT(!block.dirty && block.lent == 0, block.lent);
   if (!block.spare_headers.empty()) give_pages(block, block.spare_headers);
   for (uint32_t e = block.data_count; e < block.extent_count; ++e) {
     if (block.state[e] == ExtentState::kPresent && block.users[e] == 0) drop_extent(block, e);
   }
+  if (block.budget == Budget::kPush && !block.doomed) charge_resident(block);
 }
 
 Slab& DramTier::extent(TierBlock& block, uint32_t e) {
@@ -399,11 +401,20 @@ void DramTier::settle(TierBlock& block) {
   VARVE_ASSERT(block.held_count == 0 && block.lent == 0, block.held_count, block.lent);
   const bool worth_keeping =
       block.slot != kNone && (block.header_present || block.present_count > 0);
+  if (!worth_keeping || !charge_resident(block)) return free_block(block);
+  resident_.push_back(&block);
+  evictable_pages_ += block.charged_pages;
+}
+
+// All pages of a block that is not in the list go to kResident, which may evict others. False: it
+// has no room, and nothing was changed.
+bool DramTier::charge_resident(TierBlock& block) {
+  VARVE_ASSERT(!block.linked());
   const bool resident = block.budget == Budget::kResident;
   const uint32_t pages = resident ? block.extra_pages : block.charged_pages;
   const uint32_t limit = limit_pages_[index_of(Budget::kResident)];
   uint64_t& used = used_pages_[index_of(Budget::kResident)];
-  if (!worth_keeping || used - evictable_pages_ + pages > limit) return free_block(block);
+  if (used - evictable_pages_ + pages > limit) return false;
   while (used + pages > limit)
     evict_oldest();
   discharge(resident ? Budget::kPull : block.budget, pages);
@@ -411,8 +422,7 @@ void DramTier::settle(TierBlock& block) {
   block.charged_pages += block.extra_pages;
   block.extra_pages = 0;
   block.budget = Budget::kResident;
-  resident_.push_back(&block);
-  evictable_pages_ += block.charged_pages;
+  return true;
 }
 
 void DramTier::evict_oldest() {

@@ -156,8 +156,9 @@ class DramTier {
   // or not: how a pull larger than DRAM keeps its headers and streams the rest.
   void drop_extent(TierBlock& block, uint32_t extent);
   // The appends of a granted block are over and it is not lent: spare headers and parity without
-  // users go back, so that a resident block keeps only what readers want. Clean, pinned.
-  void drop_coding(TierBlock& block);
+  // users go back, and the rest is charged to kResident from here on, where that has room, though
+  // it is pinned: who reads it, for however long, holds up no push. Clean, pinned.
+  void settle_written(TierBlock& block);
   Slab& extent(TierBlock& block, uint32_t extent);
   // For whom the bytes of a granted block are lent to (server/session).
   const Slab& extent(const TierBlock& block, uint32_t extent) const {
@@ -205,6 +206,7 @@ class DramTier {
   void charge(Budget budget, uint32_t pages);
   void discharge(Budget budget, uint32_t pages);
   void settle(TierBlock& block);
+  bool charge_resident(TierBlock& block);
   void evict_oldest();
   void free_block(TierBlock& block);
   void take_overhead(TierBlock& block);

@@ -140,13 +140,79 @@ TEST(Reserve, LeavesOtherDomainsTheirPartBesideWriteBehind) {
   rig.session = 7;
   std::vector<GrantLoan> granted;
   for (uint32_t n = 0; n < 8; ++n) {
+    if (n == 4) rig.session = 8;
     const Rig::Reserved reserved = rig.reserve({n});
-    ASSERT_EQ(reserved.loans[0].outcome, ReserveOutcome::kGranted) << n << ": by one session, too";
+    ASSERT_EQ(reserved.loans[0].outcome, ReserveOutcome::kGranted) << n << ": half by one session";
     granted.push_back(reserved.loans[0]);
   }
   for (const GrantLoan& loan : granted)
     EXPECT_TRUE(rig.abort(loan).ok());
   rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
+// Readers that keep what was just written, and take no more of it, hold up no push.
+TEST(Reserve, LeavesMemoryToPushesWhileReadersKeepWhatIsWritten) {
+  RigOptions options;
+  options.layer_bytes = {kPageBytes};
+  options.push_pages = 16;  // 8 blocks
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  std::vector<uint32_t> blocks;
+  for (uint32_t n = 0; n < 8; ++n) {
+    rig.session = 1 + n;
+    const Rig::Reserved reserved = rig.reserve({n});
+    ASSERT_EQ(reserved.loans[0].outcome, ReserveOutcome::kGranted) << n;
+    rig.fill(reserved.loans[0], n);
+    EXPECT_TRUE(rig.commit(reserved.loans[0], wire::AckKind::kCached).ok());
+    blocks.push_back(n);
+  }
+  rig.hold_data = true;
+  auto pull = rig.make_pull(blocks);
+  rig.start(*pull);
+  rig.settle();
+  rig.flash.let_go();
+  rig.settle();
+  EXPECT_EQ(rig.tier.used_bytes(Budget::kPush), 0u);
+  const Rig::Reserved next = rig.reserve({100});
+  EXPECT_EQ(next.loans[0].outcome, ReserveOutcome::kGranted) << code_name(next.loans[0].code);
+  EXPECT_TRUE(rig.abort(next.loans[0]).ok());
+  rig.hold_data = false;
+  rig.answer_data();
+  rig.finish(*pull);
+  rig.expect_bytes(*pull, blocks);
+  rig.expect_at_rest();
+}
+
+// One session that reserves and sends nothing leaves the others of its domain some, also where
+// another domain has all that is common.
+TEST(Reserve, LeavesTheOtherSessionsOfADomainHalfOfItsPart) {
+  RigOptions options;
+  options.layer_bytes = {kPageBytes};
+  options.push_pages = 64;  // 32 blocks, a part is 8
+  Rig rig(options);
+  rig.domains = 2;
+  std::vector<GrantLoan> granted;
+  const auto take_all = [&](uint32_t sessions) {
+    const size_t before = granted.size();
+    for (uint32_t n = 0; n < 40; ++n) {
+      rig.session = 100 * rig.domain + n % sessions;
+      const Rig::Reserved reserved = rig.reserve({n + 100 * sessions});
+      if (reserved.loans[0].outcome == ReserveOutcome::kGranted)
+        granted.push_back(reserved.loans[0]);
+    }
+    return granted.size() - before;
+  };
+  rig.domain = 2;
+  EXPECT_EQ(take_all(40), 24u);
+  rig.domain = kDomainDefault;
+  EXPECT_EQ(take_all(1), 4u) << "half of the part";
+  rig.session = 7;
+  const Rig::Reserved other = rig.reserve({1});
+  EXPECT_EQ(other.loans[0].outcome, ReserveOutcome::kGranted);
+  granted.push_back(other.loans[0]);
+  for (const GrantLoan& loan : granted)
+    EXPECT_TRUE(rig.abort(loan).ok());
   rig.expect_at_rest();
 }
 

@@ -38,6 +38,15 @@ TEST(DomainLimit, PartsOfOthersAreSetAsideAsFarAsTheyHaveLess) {
   EXPECT_EQ(limit.share(12), Share::kPart);
 }
 
+TEST(DomainLimit, MostIsWhatTheOthersLeaveAndThePartAtLeast) {
+  DomainLimit limit(100, 2);  // parts of 25
+  EXPECT_EQ(limit.most(), 75u);
+  limit.other(60);
+  EXPECT_EQ(limit.most(), 40u);
+  limit.other(40);
+  EXPECT_EQ(limit.most(), 25u);
+}
+
 TEST(DomainLimit, NothingIsSetAsideForWhatIsEnding) {
   DomainLimit limit(100, 2);
   limit.ending(10);

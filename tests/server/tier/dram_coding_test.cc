@@ -74,17 +74,19 @@ TEST(DramTier, DropsTheCodingOfAPinnedBlockButWhatASendNeeds) {
   rig.tier.bind(*block, 7);
   ++block->users[5];
   block->dirty = false;
-  rig.tier.drop_coding(*block);
+  rig.tier.settle_written(*block);
   EXPECT_TRUE(block->spare_headers.empty());
   EXPECT_EQ(block->state[3], ExtentState::kPresent);
   EXPECT_EQ(block->state[4], ExtentState::kAbsent);
   EXPECT_EQ(block->state[5], ExtentState::kPresent);
   EXPECT_EQ(block->present_count, 5u);
   EXPECT_TRUE(block->whole());
-  EXPECT_EQ(rig.used_pages(Budget::kPush), pages - 2 - kCodedPages);
+  EXPECT_EQ(rig.used_pages(Budget::kPush), 0u) << "readers hold up no push";
+  EXPECT_EQ(rig.used_pages(Budget::kResident), pages - 2 - kCodedPages);
+  EXPECT_EQ(rig.tier.evictable_bytes(), 0u);
   rig.tier.unpin(*block);
   --block->users[5];
-  rig.tier.drop_coding(*block);  // again: only what is left
+  rig.tier.settle_written(*block);  // again: only what is left
   EXPECT_EQ(block->present_count, 4u);
   EXPECT_TRUE(block->whole());
   rig.tier.unpin(*block);
@@ -94,6 +96,34 @@ TEST(DramTier, DropsTheCodingOfAPinnedBlockButWhatASendNeeds) {
   EXPECT_EQ(rig.tier.find(7), block);
   rig.tier.forget(*block);
   EXPECT_EQ(rig.arena.free_pages(), 300u);
+}
+
+// Readers hold all that may be resident. Expect: what is written then stays charged as it was, and
+// is freed by its last reader.
+TEST(DramTier, KeepsAWrittenBlockOnPushWhereNothingMayBeResident) {
+  const ExtentTable table = table_of({3 * kPageBytes});
+  Rig rig(40, {.push = 8, .resident = 7}, 4);
+  TierBlock* blocks[2] = {};
+  for (uint32_t i = 0; i < 2; ++i) {
+    TierBlock*& block = blocks[i];
+    block = rig.tier.grant(block_of(i), {1, 0, 1 + i}, table, Budget::kPush);
+    ASSERT_NE(block, nullptr) << i;
+    rig.tier.pin(*block);  // the append
+    rig.tier.pin(*block);  // a reader
+    rig.tier.extent_read(*block, 0, Status());
+    rig.tier.bind(*block, i);
+    block->dirty = false;
+    rig.tier.settle_written(*block);
+    rig.tier.unpin(*block);
+  }
+  EXPECT_EQ(rig.used_pages(Budget::kResident), 4u);
+  EXPECT_EQ(rig.used_pages(Budget::kPush), 4u);
+  rig.tier.unpin(*blocks[1]);
+  EXPECT_EQ(rig.used_pages(Budget::kPush), 0u);
+  EXPECT_EQ(rig.tier.find(1), nullptr);
+  rig.tier.unpin(*blocks[0]);
+  EXPECT_EQ(rig.tier.find(0), blocks[0]);
+  EXPECT_EQ(rig.tier.evictable_bytes(), bytes_of(4));
 }
 
 // A rebuild read one parity extent into a resident block, on kPull. Expect: its pages go back to
@@ -107,10 +137,10 @@ TEST(DramTier, DropsParityThatWasReadIntoAResidentBlock) {
   rig.tier.unpin(*block);
   rig.tier.pin(*block);
   ASSERT_TRUE(rig.tier.take_extent(*block, 2, 3 * kPageBytes));
-  rig.tier.drop_coding(*block);  // still being read: stays
+  rig.tier.settle_written(*block);  // still being read: stays
   EXPECT_EQ(rig.used_pages(Budget::kPull), 3u);
   rig.tier.extent_read(*block, 2, Status());
-  rig.tier.drop_coding(*block);
+  rig.tier.settle_written(*block);
   EXPECT_EQ(rig.used_pages(Budget::kPull), 0u);
   EXPECT_EQ(rig.used_pages(Budget::kResident), 2u);
   rig.tier.unpin(*block);
@@ -122,7 +152,7 @@ TEST(DramTierDeathTest, KeepsTheCodingOfABlockThatIsStillAppended) {
   Rig rig(100, {.push = 100}, 2);
   TierBlock* block = rig.tier.grant(block_of(1), {1, 0, 1}, table, Budget::kPush);
   rig.tier.pin(*block);
-  EXPECT_DEATH(rig.tier.drop_coding(*block), "dirty");
+  EXPECT_DEATH(rig.tier.settle_written(*block), "dirty");
 }
 
 TEST(DramTier, IsWholeWhenAllDataIsThereWhateverIsThereOfParity) {

@@ -321,7 +321,7 @@ TEST(DramTier, KeepsThePagesThatADeviceHoldsUntilTheyComeBack) {
   EXPECT_EQ(woken, Code::kUnavailable);
   EXPECT_EQ(block->state[0], ExtentState::kHeld);
   rig.tier.extent_read(*block, 1, Status());
-  rig.tier.drop_coding(*block);
+  rig.tier.settle_written(*block);
   rig.tier.forget(*block);  // its target failed
   rig.tier.unpin(*block);
   EXPECT_EQ(rig.used_pages(Budget::kPull), 1u + 3 + 1);

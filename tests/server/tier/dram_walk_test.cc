@@ -185,7 +185,7 @@ class TierWalk {
           held.bound = true;
         }
         block.dirty = false;
-        rig_.tier.drop_coding(block);
+        rig_.tier.settle_written(block);
         release(i);
       }
       return;
