@@ -96,6 +96,17 @@ if(TARGET varved AND TARGET varve_demo AND TARGET kvctl)
   set_tests_properties(e2e/demo PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 
+if(TARGET varved AND TARGET kvctl)
+  # Preloaded into a varved that may be without a sanitizer, or have it within.
+  add_library(test_still MODULE tests/e2e/still/still.cc)
+  target_compile_options(test_still PRIVATE -fno-sanitize=all)
+  target_link_options(test_still PRIVATE -fno-sanitize=all)
+  add_test(NAME e2e/still
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/still_test.py $<TARGET_FILE:varved>
+                   $<TARGET_FILE:kvctl> $<TARGET_FILE:test_still>)
+  set_tests_properties(e2e/still PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
+endif()
+
 # Clients and the varved of this build.
 if(TARGET varved AND TARGET varve_tools_ledger)
   varve_room_test(e2e varve_tools_ledger FALSE "")

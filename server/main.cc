@@ -17,6 +17,7 @@ namespace varve {
 namespace {
 
 constexpr Nanos kMetricsInterval = kSecond;
+constexpr Nanos kMetricsWait = 10 * kSecond;         // for the first file
 constexpr Nanos kPauseInterval = 20 * kMillisecond;  // of main between two questions of the drain
 
 // While nothing is served a signal ends the process at once: targets being made are under another
@@ -115,7 +116,7 @@ Failure bring_up(Node& node, const Signals& signals) {
   signals.hold();
   if (failure.ok()) failure = start(node);
   // A metrics file that cannot be written at all is a setting to correct, not a line every second.
-  if (failure.ok()) failure = write_metrics(node);
+  if (failure.ok()) failure = see_node_whole(node, kMetricsWait);
   if (failure.ok()) failure = open_monitor(node);
   if (failure.ok()) failure = open_control(node);
   return failure;
@@ -126,7 +127,7 @@ int wait_for_stop(Node& node, const Signals& signals) {
   while (true) {
     const int signal = signals.wait(kMetricsInterval);
     if (signal == 0) {
-      rewrite_metrics(node);
+      see_node(node);
       if (node.shards_stalled == 0) (void)tell_manager("WATCHDOG=1");
       if (stop_wanted(node)) return 0;
     } else if (Signals::is_fault(signal)) {
@@ -160,11 +161,16 @@ int serve(const ServerConfig& config, const Signals& signals) {
          config.drain_ms);
     end_now(kExitNotDrained);
   }
-  rewrite_metrics(node);
-  if (!stop(node, until_ns)) {
-    logf(LogLevel::kInfo, "main",
-         "drained; --control or --http were not closed within %u ms, and nothing else is left",
-         config.drain_ms);
+  // Half of what is left: the listeners need the rest.
+  const Nanos now_ns = node.clock.now_ns();
+  const Failure unwritten = see_node_whole(node, now_ns < until_ns ? (until_ns - now_ns) / 2 : 0);
+  uint64_t swallowed = 0;
+  if (!unwritten.ok() && node.metrics_log.admit(now_ns, &swallowed)) {
+    logf(LogLevel::kWarn, "main", "%s; the numbers in it are old", unwritten.text.c_str());
+  }
+  if (const std::string left = stop(node, until_ns); !left.empty()) {
+    logf(LogLevel::kInfo, "main", "drained; %s within %u ms, and nothing else is left",
+         left.c_str(), config.drain_ms);
     end_now(0);
   }
   logf(LogLevel::kInfo, "main", "drained and stopped");

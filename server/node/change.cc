@@ -83,6 +83,14 @@ uint32_t NodeIngress::working_without(uint32_t target) const {
   return count;
 }
 
+control::Answer<std::unique_lock<std::timed_mutex>> lock_list(Node& node, Nanos limit_ns) {
+  std::unique_lock<std::timed_mutex> lock(node.list_mutex, std::defer_lock);
+  if (lock.try_lock_for(std::chrono::nanoseconds(limit_ns))) return lock;
+  return Refusal::of(Code::kTimedOut,
+                     "a write of " + node.config.data_dir +
+                         "/targets.list has not ended; look at the disk of that folder");
+}
+
 Failure NodeIngress::keep_draining(uint32_t target, Draining draining) {
   TargetList list;
   Failure failure = reload_records(node_.config.data_dir, &list);
@@ -111,6 +119,8 @@ control::Answer<control::Target> NodeIngress::target_drain(const control::Target
   const Until until = this->until(limit_ns);
   auto change = begin_change(until);
   if (!change) return change.refusal();
+  auto list = lock_list(node_, until.left_ns());  // N5
+  if (!list) return list.refusal();
   std::unique_lock<std::mutex> lock(node_.mutex);
   if (auto refusal = refuse_name(name)) return *refusal;
   NodeTarget& target = node_.targets[name.index];
@@ -134,16 +144,20 @@ control::Answer<control::Target> NodeIngress::target_drain(const control::Target
         "--repair-mb-per-s is 0, and moving blocks is the work of repair; restart this node with a "
         "rate");
   }
+  lock.unlock();
   if (const Failure failure = keep_draining(name.index, Draining::kOn); !failure.ok()) {
     return Refusal::of(Code::kIo, failure.text + "; nothing was changed");
   }
-  target.draining = target.drain_kept = target.drain_late = target.drain_new = true;
+  lock.lock();
+  target.draining = target.drain_kept = target.drain_late = true;
+  target.drain_round = node_.round;
   logf(LogLevel::kWarn, "control",
        "target %u %s IS BEING DRAINED, as the operator asked, also after a restart: it takes "
        "nothing new, and what it holds is copied to the others; wait for the line that says that "
        "it may be removed",
        name.index, target.info.path.c_str());
   lock.unlock();
+  list->unlock();
   return tell_draining(name.index, Draining::kOn, until);
 }
 
@@ -152,6 +166,8 @@ control::Answer<control::Target> NodeIngress::target_undrain(const control::Targ
   const Until until = this->until(limit_ns);
   auto change = begin_change(until);
   if (!change) return change.refusal();
+  auto list = lock_list(node_, until.left_ns());  // N5
+  if (!list) return list.refusal();
   std::unique_lock<std::mutex> lock(node_.mutex);
   if (auto refusal = refuse_name(name)) return *refusal;
   NodeTarget& target = node_.targets[name.index];
@@ -160,9 +176,11 @@ control::Answer<control::Target> NodeIngress::target_undrain(const control::Targ
                           ", is drained by --drain-target; restart without that setting");
   }
   if (!target.drain_kept) return row(name.index);
+  lock.unlock();
   if (const Failure failure = keep_draining(name.index, Draining::kOff); !failure.ok()) {
     return Refusal::of(Code::kIo, failure.text + "; nothing was changed");
   }
+  lock.lock();
   target.drain_kept = false;
   logf(LogLevel::kWarn, "control", "target %u %s is no longer drained, as the operator asked%s",
        name.index, target.info.path.c_str(),
@@ -171,6 +189,7 @@ control::Answer<control::Target> NodeIngress::target_undrain(const control::Targ
   if (target.drained) return row(name.index);
   target.draining = target.drain_late = false;
   lock.unlock();
+  list->unlock();
   return tell_draining(name.index, Draining::kOff, until);
 }
 

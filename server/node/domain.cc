@@ -35,9 +35,10 @@ struct DomainSeen {
 };
 
 // So that a start knows an older list of domains, or none, from the last one.
-Failure mark(Node& node) {
+Failure mark(Node& node, Nanos limit_ns) {
   const Domains domains = node.domains.now();
-  const std::lock_guard<std::mutex> lock(node.mutex);  // N4
+  auto lock = lock_list(node, limit_ns);  // N5
+  if (!lock) return environment(lock.refusal().text);
   TargetList list;
   Failure failure = reload_records(node.config.data_dir, &list);
   list.domain_id_last = std::max(list.domain_id_last, domains.id_last());
@@ -48,8 +49,8 @@ Failure mark(Node& node) {
 }
 
 // Of a change that stays: the next start writes the mark all the same.
-void mark_or_say(Node& node) {
-  const Failure failure = mark(node);
+void mark_or_say(Node& node, Nanos limit_ns) {
+  const Failure failure = mark(node, limit_ns);
   if (failure.ok()) return;
   logf(LogLevel::kWarn, "control",
        "%s; the change is in domains.list, and not marked: keep no older copy of that file",
@@ -68,11 +69,13 @@ std::optional<Refusal> refuse_open(const Node& node) {
 }  // namespace
 
 // No checkpoint lists what recovery did not take in, so the next start may not hear of it.
-void see_domains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) {
-  VARVE_ASSERT(shards_counted <= node.config.shards, shards_counted);
-  if (shards_counted < node.config.shards || sum.number("varve_recovering", "") > 0) return;
-  const auto id = static_cast<uint32_t>(sum.number("varve_domain_id_last", ""));
+void see_domains(Node& node, const Seen& seen) {
+  VARVE_ASSERT(seen.shards_counted <= node.config.shards, seen.shards_counted);
+  if (seen.shards_counted < node.config.shards) return;
+  if (seen.sum.number("varve_recovering", "") > 0) return;
+  const auto id = static_cast<uint32_t>(seen.sum.number("varve_domain_id_last", ""));
   if (!node.domains.is_above(id)) return;
+  const std::lock_guard<std::timed_mutex> lock(node.list_mutex);  // N5
   TargetList list;
   Failure failure = reload_records(node.config.data_dir, &list);
   list.domain_id_seen = std::max(list.domain_id_seen, id);
@@ -175,7 +178,9 @@ control::Answer<control::DomainToken> NodeIngress::domain_create(const std::stri
   const uint32_t start = node_.targets.front().info.super.boot_generation;
   auto made = node_.domains.add(node_.config.data_dir, name, node_.entropy, start, *seen);
   if (!made) return made.refusal();
-  if (const Failure failure = mark(node_); !failure.ok()) return unmarked(name, failure);
+  if (const Failure failure = mark(node_, until.left_ns()); !failure.ok()) {
+    return unmarked(name, failure);
+  }
   logf(LogLevel::kWarn, "control", "domain %s is made, id %u", name.c_str(), made->domain.id);
   if (auto told = tell_domains(until); !told) return told.refusal();
   return *std::move(made);
@@ -189,7 +194,7 @@ control::Answer<control::DomainToken> NodeIngress::domain_rotate(const std::stri
   if (!change) return change.refusal();
   auto made = node_.domains.rotate(node_.config.data_dir, name, node_.entropy);
   if (!made) return made.refusal();
-  mark_or_say(node_);
+  mark_or_say(node_, until.left_ns());
   logf(LogLevel::kWarn, "control", "domain %s, id %u, has a new token; the old one is refused",
        name.c_str(), made->domain.id);
   if (auto told = tell_domains(until); !told) return told.refusal();
@@ -204,7 +209,7 @@ control::Answer<control::Purged> NodeIngress::domain_drop(const std::string& nam
   if (!change) return change.refusal();
   auto dropped = node_.domains.drop(node_.config.data_dir, name);
   if (!dropped) return dropped.refusal();
-  mark_or_say(node_);
+  mark_or_say(node_, until.left_ns());
   if (auto told = tell_domains(until); !told) return told.refusal();
   change->unlock();  // a purge may last; until it is answered the name is nobody else's
   control::PurgeAsk all;

@@ -126,12 +126,13 @@ Domain* DomainBook::ending(const std::string& name) {
   return at == ending_.end() ? nullptr : &*at;
 }
 
-// Into the file, then into memory. A step that fails behind the rename leaves the change in the
-// file, where the next start would find it: it is taken back.
+// Under writing_. Into the file, then into memory. A step that fails behind the rename leaves the
+// change in the file, where the next start would find it: it is taken back.
 std::optional<Refusal> DomainBook::keep(const std::string& folder, Domains next) {
   const std::string path = folder + kListName, text = next.text();
   const int32_t error = replace_file(path, text, Durability::kPowerCut);
   if (error == 0) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     table_ = std::move(next);
     return std::nullopt;
   }
@@ -150,7 +151,8 @@ std::optional<Refusal> DomainBook::keep(const std::string& folder, Domains next)
 control::Answer<control::DomainToken> DomainBook::add(const std::string& folder,
                                                       const std::string& name, Entropy& entropy,
                                                       uint32_t boot_generation, uint32_t id_seen) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> writing(writing_);
+  std::unique_lock<std::mutex> lock(mutex_);
   if (table_.find(name) != nullptr) {
     return Refusal::state("there is a domain \"" + name +
                           "\" already; rotate its token if that is lost");
@@ -169,6 +171,7 @@ control::Answer<control::DomainToken> DomainBook::add(const std::string& folder,
     return Refusal::of(added.code(), std::string(added.what()) +
                                          (added.code() == Code::kQuota ? "; drop one" : ""));
   }
+  lock.unlock();
   if (auto refusal = keep(folder, std::move(next))) return *refusal;
   return told(*table_.find(name), std::move(secrets.token));
 }
@@ -176,7 +179,8 @@ control::Answer<control::DomainToken> DomainBook::add(const std::string& folder,
 control::Answer<control::DomainToken> DomainBook::rotate(const std::string& folder,
                                                          const std::string& name,
                                                          Entropy& entropy) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> writing(writing_);
+  std::unique_lock<std::mutex> lock(mutex_);
   if (name == kDomainNameDefault) {
     return Refusal::state(
         "the token of the domain \"default\" is that of --token-file: replace that file and "
@@ -188,12 +192,14 @@ control::Answer<control::DomainToken> DomainBook::rotate(const std::string& fold
   if (const Status rotated = next.rotate(name, token); !rotated.ok()) {
     return Refusal::of(rotated.code(), rotated.what());
   }
+  lock.unlock();
   if (auto refusal = keep(folder, std::move(next))) return *refusal;
   return told(*table_.find(name), std::move(token));
 }
 
 control::Answer<Domain> DomainBook::drop(const std::string& folder, const std::string& name) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> writing(writing_);
+  std::unique_lock<std::mutex> lock(mutex_);
   if (name == kDomainNameDefault) {
     return Refusal::state(
         "the domain \"default\" cannot be dropped; to end what it holds, purge it");
@@ -206,7 +212,9 @@ control::Answer<Domain> DomainBook::drop(const std::string& folder, const std::s
   if (const Status gone = next.drop(name); !gone.ok()) {
     return Refusal::of(gone.code(), gone.what());
   }
+  lock.unlock();
   if (auto refusal = keep(folder, std::move(next))) return *refusal;
+  lock.lock();
   ending_.push_back(dropped);
   return dropped;
 }

@@ -1,8 +1,8 @@
 // DomainBook: the domains of this node, in memory and in the data folder (tenant, FORMAT 11).
 //
 // A change is in the file, durably, before it is anywhere else; where it cannot be written nothing
-// changes. Any thread; off the data path, as it writes files. Who changes things one after the
-// other, and tells the cores, is NodeIngress.
+// changes. Any thread; who asks waits for no file, who changes does. Who changes things one after
+// the other, and tells the cores, is NodeIngress.
 #pragma once
 
 #include <mutex>
@@ -42,8 +42,9 @@ class DomainBook {
  private:
   Domain* ending(const std::string& name);
   std::optional<control::Refusal> keep(const std::string& folder, Domains next);
+  std::mutex writing_;  // a change, also while it waits for the file; before the other
   mutable std::mutex mutex_;
-  Domains table_;
+  Domains table_;  // changed under both
   uint32_t id_seen_ = 0;
   std::vector<Domain> ending_;  // dropped, and not purged yet
 };

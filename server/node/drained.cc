@@ -64,55 +64,61 @@ Failure mark(const Node& node, uint32_t target) {
   return failure;
 }
 
+// What is said of it at most once a minute while it stays as it is.
+void say(Node& node, const std::string& text) {
+  uint64_t swallowed = 0;
+  if (!node.drained_log.admit(node.clock.now_ns(), &swallowed)) return;
+  logf(LogLevel::kError, "main", "%s (%" PRIu64 " more times since the last line)", text.c_str(),
+       swallowed);
+}
+
+// Why it may not be removed though it holds no block that the index knows; empty: it may.
+std::string needed_text(const Node& node, const MetricSnapshot& sum, uint32_t target) {
+  if (const int64_t blocks = left_out(sum); blocks > 0) {
+    return "holds nothing that the index knows, but at this start " + std::to_string(blocks) +
+           " fragments found no room in the index, and some may lie there: leave it where it is, "
+           "and start with as many --shards as before, or so that the slices divide evenly";
+  }
+  if (const std::optional<uint32_t> other = needed_by(node, target)) {
+    return "holds no block any more, but only it knows of purges that target " +
+           std::to_string(*other) + " " + node.targets[*other].info.path +
+           " missed: leave it where it is, and drain or replace that one first";
+  }
+  return {};
+}
+
 }  // namespace
 
-void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) {
-  VARVE_ASSERT(shards_counted <= node.config.shards, shards_counted);
-  if (shards_counted < node.config.shards) return;
+void see_drains(Node& node, const Seen& seen) {
+  VARVE_ASSERT(seen.shards_counted <= node.config.shards, seen.shards_counted);
+  if (seen.shards_counted < node.config.shards) return;
+  const MetricSnapshot& sum = seen.sum;
+  const std::lock_guard<std::timed_mutex> list(node.list_mutex);  // N5
   for (uint32_t t = 0; t < node.targets.size(); ++t) {
+    std::unique_lock<std::mutex> lock(node.mutex);  // N4
     NodeTarget& target = node.targets[t];
     const std::string label = "target=\"" + std::to_string(t) + "\"";
     // Numbers that were asked for before it was drained say nothing of what came since.
-    if (!target.draining || target.drain_new) continue;
+    if (!target.draining || target.drain_round >= seen.round) continue;
     if (target.drained || !is_empty(sum, label, node.config.shards)) continue;
     if (target.drain_late && !is_quiet(sum, label)) continue;
-    const char* path = target.info.path.c_str();
-    if (const int64_t blocks = left_out(sum); blocks > 0) {
-      uint64_t swallowed = 0;
-      if (!node.drained_log.admit(node.clock.now_ns(), &swallowed)) continue;
-      logf(
-          LogLevel::kError, "main",
-          "target %u %s holds nothing that the index knows, but at this start %" PRId64
-          " fragments found no room in the index, and some may lie there: leave it where it is, "
-          "and start with as many --shards as before, or so that the slices divide evenly (%" PRIu64
-          " more times since the last line)",
-          t, path, blocks, swallowed);
+    const std::string name = "target " + std::to_string(t) + " " + target.info.path + " ";
+    if (const std::string needed = needed_text(node, sum, t); !needed.empty()) {
+      say(node, name + needed);
       continue;
     }
-    if (const std::optional<uint32_t> other = needed_by(node, t)) {
-      uint64_t swallowed = 0;
-      if (!node.drained_log.admit(node.clock.now_ns(), &swallowed)) continue;
-      logf(LogLevel::kError, "main",
-           "target %u %s holds no block any more, but only it knows of purges that target %u %s "
-           "missed: leave it where it is, and drain or replace that one first (%" PRIu64
-           " more times since the last line)",
-           t, path, *other, node.targets[*other].info.path.c_str(), swallowed);
-      continue;
-    }
+    lock.unlock();
     if (const Failure failure = mark(node, t); !failure.ok()) {
-      uint64_t swallowed = 0;
-      if (!node.drained_log.admit(node.clock.now_ns(), &swallowed)) continue;
-      logf(LogLevel::kError, "main",
-           "target %u %s is empty, but that cannot be kept: %s; leave it where it is (%" PRIu64
-           " more times since the last line)",
-           t, path, failure.text.c_str(), swallowed);
+      say(node,
+          name + "is empty, but that cannot be kept: " + failure.text + "; leave it where it is");
       continue;
     }
+    lock.lock();
     target.drained = true;
     logf(LogLevel::kWarn, "main",
-         "target %u %s IS EMPTY AND MAY BE REMOVED%s: stop this daemon, take it out, and start "
-         "%s; all else stays as it is, its place is free for another",
-         t, path, unreadable_text(sum, label).c_str(),
+         "%sIS EMPTY AND MAY BE REMOVED%s: stop this daemon, take it out, and start %s; all else "
+         "stays as it is, its place is free for another",
+         name.c_str(), unreadable_text(sum, label).c_str(),
          target.drain_set ? "without this --drain-target" : "again");
   }
 }

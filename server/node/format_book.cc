@@ -3,10 +3,17 @@
 #include "server/node/format_book.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <cstring>
 
 namespace varve {
+
+namespace {
+
+constexpr Nanos kWaitMax = 60 * kSecond;  // for another's writing, whatever limit is given
+
+}  // namespace
 
 Failure FormatBook::load(const std::string& folder) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -35,7 +42,7 @@ Failure FormatBook::load(const std::string& folder) {
   return {};
 }
 
-FormatBook::Added FormatBook::add(const std::string& folder, ConstByteSpan canonical) {
+FormatBook::Added FormatBook::add(ConstByteSpan canonical) {
   KeptFormat format;
   format.fingerprint = Sha256().update(canonical).finish();
   format.canonical.assign(canonical.begin(), canonical.end());
@@ -47,32 +54,45 @@ FormatBook::Added FormatBook::add(const std::string& folder, ConstByteSpan canon
     ++refused_;
     return Added::kFull;
   }
-  const bool kept = save_format(folder, format).ok();
-  unkept_ = unkept_ || !kept;
   bytes_ += canonical.size();
-  entries_.push_back({std::move(format), kept});
+  entries_.push_back({std::move(format), false});
   return Added::kNew;
 }
 
-void FormatBook::keep(const std::string& folder, Nanos now_ns) {
+// From *index on; entries stay where they are.
+bool FormatBook::next_unkept(size_t* index, KeptFormat* format) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  uint64_t swallowed = 0;
-  if (refused_ > said_ && full_log_.admit(now_ns, &swallowed)) {
-    logf(LogLevel::kWarn, "main",
-         "%" PRIu64 " formats came that are not kept, because %zu are (%" PRIu64
-         " bytes): their clients are served, and they cannot be shown or compared; to make room, "
-         "stop the node and remove files of %s/formats",
-         refused_ - said_, entries_.size(), bytes_, folder.c_str());
-    said_ = refused_;
+  for (; *index < entries_.size(); ++*index) {
+    if (entries_[*index].kept) continue;
+    *format = entries_[*index].format;
+    return true;
   }
-  if (!unkept_) return;
-  unkept_ = false;
-  for (Entry& entry : entries_) {
-    if (entry.kept) continue;
-    const Failure failure = save_format(folder, entry.format);
-    entry.kept = failure.ok();
-    if (entry.kept) continue;
-    unkept_ = true;
+  return false;
+}
+
+void FormatBook::keep(const std::string& folder, Nanos now_ns, Nanos limit_ns) {
+  std::unique_lock<std::timed_mutex> writing(writing_, std::defer_lock);
+  if (!writing.try_lock_for(std::chrono::nanoseconds(std::min(limit_ns, kWaitMax)))) return;
+  uint64_t swallowed = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (refused_ > said_ && full_log_.admit(now_ns, &swallowed)) {
+      logf(LogLevel::kWarn, "main",
+           "%" PRIu64 " formats came that are not kept, because %zu are (%" PRIu64
+           " bytes): their clients are served, and they cannot be shown or compared; to make room, "
+           "stop the node and remove files of %s/formats",
+           refused_ - said_, entries_.size(), bytes_, folder.c_str());
+      said_ = refused_;
+    }
+  }
+  KeptFormat format;
+  for (size_t i = 0; next_unkept(&i, &format); ++i) {
+    const Failure failure = save_format(folder, format);
+    if (failure.ok()) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      entries_[i].kept = true;
+      continue;
+    }
     if (unkept_log_.admit(now_ns, &swallowed)) {
       logf(LogLevel::kWarn, "main",
            "%s; formats are not known after a restart (%" PRIu64 " more since the last line)",

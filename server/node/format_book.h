@@ -1,7 +1,8 @@
 // FormatBook: the formats that this node has ever seen, in memory and in the data folder.
 //
 // Bounded in number and bytes, because clients choose formats as they like: what comes when it is
-// full is used as ever, and only not kept. Any thread; off the data path, as it writes files.
+// full is used as ever, and only not kept. Any thread. load() and keep() wait for files, and nobody
+// waits for those two but who calls keep().
 #pragma once
 
 #include <mutex>
@@ -22,10 +23,11 @@ class FormatBook {
   // What earlier lives kept; says on the log what of it does not verify.
   Failure load(const std::string& folder);
   enum class Added : uint8_t { kNew, kKnown, kFull };
-  // `canonical` is the encoding of a valid format.
-  Added add(const std::string& folder, ConstByteSpan canonical);
-  // Writes what could not be written before, and says at most once a minute that it cannot.
-  void keep(const std::string& folder, Nanos now_ns);
+  // `canonical` is the encoding of a valid format. In memory; keep() is next.
+  Added add(ConstByteSpan canonical);
+  // Writes what is not written yet, and says at most once a minute that it cannot. Nothing is done
+  // where another does it for the whole of the limit.
+  void keep(const std::string& folder, Nanos now_ns, Nanos limit_ns);
 
   struct Row {
     Digest fingerprint;
@@ -45,12 +47,13 @@ class FormatBook {
     bool kept = false;
   };
   static Row row_of(const Entry& entry);
+  bool next_unkept(size_t* index, KeptFormat* format) const;
+  std::timed_mutex writing_;  // held while a file is waited for; before the other
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // in the order in which they came, those of the folder first
   uint64_t bytes_ = 0;
   uint64_t refused_ = 0, said_ = 0;  // formats; of these, how many the log knows
-  bool unkept_ = false;
-  LogLimit unkept_log_{60 * kSecond}, full_log_{60 * kSecond};
+  LogLimit unkept_log_{60 * kSecond}, full_log_{60 * kSecond};  // under writing_
 };
 
 }  // namespace varve

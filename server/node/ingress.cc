@@ -245,13 +245,14 @@ control::Answer<control::Registered> NodeIngress::format_register(const Format& 
   if (!checked) return checked.refusal();
   if (!checked->problem.empty()) return Refusal::state(checked->problem);
   const std::vector<std::byte> canonical = format.encode();
-  const FormatBook::Added added = node_.book.add(node_.config.data_dir, canonical);
+  const FormatBook::Added added = node_.book.add(canonical);
   if (added == FormatBook::Added::kFull) {
     return Refusal::of(Code::kOverloaded,
                        "as many formats are kept as may be; clients can use this one all the same. "
                        "To make room, stop the node and remove files of " +
                            node_.config.data_dir + "/formats");
   }
+  node_.book.keep(node_.config.data_dir, node_.clock.now_ns(), until.left_ns());
   const Digest fingerprint = format.fingerprint();
   auto known = ask(kSessionShard, KnowFormat{node_.sessions.get(), fingerprint}, until);
   if (!known) return known.refusal();

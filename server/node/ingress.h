@@ -1,8 +1,9 @@
 // NodeIngress: what the node does for its control plane, on gRPC's threads.
 //
-// Numbers come from what main saw last; what only a core knows or does is a Question to it; files
-// and the states of targets are changed under Node::mutex (N4), which is never held while a core is
-// waited for. Calls that change something go one after the other.
+// Numbers come from what main saw last; what only a core knows or does is a Question to it; the
+// states of targets are changed under Node::mutex (N4), and their list under Node::list_mutex (N5).
+// Calls that change something go one after the other, so a file that stands still holds up one of
+// them, and the others for no longer than their limits.
 #pragma once
 
 #include <chrono>
@@ -102,7 +103,7 @@ class NodeIngress final : public control::Ingress {
   control::Answer<bool> tell_domains(const Until& until);
   control::Answer<control::Purged> purge_domain(uint32_t domain, const control::PurgeAsk& ask,
                                                 Nanos limit_ns);
-  Failure keep_draining(uint32_t target, Draining draining);  // N4
+  Failure keep_draining(uint32_t target, Draining draining);  // N5
   control::Answer<control::Target> tell_draining(uint32_t target, Draining draining,
                                                  const Until& until);
   control::Answer<bool> tell_policy(const Until& until);
@@ -116,6 +117,9 @@ class NodeIngress final : public control::Ingress {
     std::string log_level;
   } values_;
 };
+
+// N5, with a bound.
+control::Answer<std::unique_lock<std::timed_mutex>> lock_list(Node& node, Nanos limit_ns);
 
 LogLevel log_level_of(const std::string& name);
 

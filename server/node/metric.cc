@@ -1,4 +1,5 @@
-// The metrics of a node: every shard is asked once a second, the sum goes to one file.
+// The metrics of a node: every shard is asked once a second, the sum is shown, and goes to one
+// file.
 #include "server/node/node.h"
 
 namespace varve {
@@ -6,6 +7,7 @@ namespace varve {
 namespace {
 
 constexpr Nanos kAnswerWait = kSecond;
+constexpr Nanos kStillMax = 5 * kSecond;  // that a write may last unsaid
 using Kind = MetricSnapshot::Value::Kind;
 
 void add(MetricSnapshot& snapshot, MetricName name, Kind kind, uint64_t number) {
@@ -90,45 +92,82 @@ void publish(Node& node, MetricSnapshot sum, uint32_t shards_counted, std::vecto
   if (node.control != nullptr) node.control->readiness_set(readiness(node));
 }
 
-}  // namespace
+// ---- on threads of their own (N5)
 
-Failure write_metrics(Node& node) {
-  MetricSnapshot sum;
-  NodeFacts facts;
-  std::vector<bool> answers;
-  {
-    const std::lock_guard<std::mutex> lock(node.mutex);  // N4
-    for (NodeTarget& target : node.targets)
-      target.drain_new = false;
+bool write_metrics(void* context) {
+  Node& node = *static_cast<Node*>(context);
+  node.metrics_failure = replace_metrics(node.config.metrics_path(), node.metrics_text);
+  return node.metrics_failure.ok();
+}
+
+// In this order: one that is drained teaches nobody any more.
+bool write_lists(void* context) {
+  Node& node = *static_cast<Node*>(context);
+  see_missed(node, node.lists_seen);
+  see_drains(node, node.lists_seen);
+  see_domains(node, node.lists_seen);
+  node.book.keep(node.config.data_dir, node.clock.now_ns(), kSecond);
+  return true;  // each says itself what it could not keep
+}
+
+// ---- on main's
+
+void say_still(Node& node, const FileThread& file, const std::string& what, LogLimit& limit) {
+  const Nanos lasts_ns = file.under_way_ns();
+  uint64_t swallowed = 0;
+  if (lasts_ns < kStillMax || !limit.admit(node.clock.now_ns(), &swallowed)) return;
+  logf(LogLevel::kError, "main",
+       "%s: a write has not ended for %llu s; the node serves on, and stops all the same; look at "
+       "the disk under it (%llu more times since the last line)",
+       what.c_str(), static_cast<unsigned long long>(lasts_ns / kSecond),
+       static_cast<unsigned long long>(swallowed));
+}
+
+void begin_files(Node& node, Seen seen, std::string text) {
+  if (node.lists.idle()) {
+    node.lists_seen = std::move(seen);
+    node.lists.begin(write_lists, &node);
   }
+  if (node.metrics_file.idle()) {
+    const Failure failure = std::exchange(node.metrics_failure, {});
+    uint64_t swallowed = 0;
+    if (!failure.ok() && node.metrics_log.admit(node.clock.now_ns(), &swallowed)) {
+      logf(LogLevel::kWarn, "main",
+           "%s; the numbers in it are old (%llu more times since the last line)",
+           failure.text.c_str(), static_cast<unsigned long long>(swallowed));
+    }
+    node.metrics_text = std::move(text);
+    node.metrics_file.begin(write_metrics, &node);
+  }
+  say_still(node, node.lists, "the lists of " + node.config.data_dir, node.lists_still_log);
+  say_still(node, node.metrics_file,
+            "--metrics-file " + node.config.metrics_path() + ": the numbers in it are old",
+            node.metrics_still_log);
+}
+
+// Asks every shard; one that does not answer within the bound keeps its last numbers.
+NodeFacts ask_shards(Node& node, MetricSnapshot* sum, std::vector<bool>* answers) {
+  NodeFacts facts;
   for (const auto& thread : node.threads) {
-    // A shard that does not answer within the bound keeps its last numbers and is counted.
-    if (thread->call.run(*thread->reactor, collect, thread.get(), kAnswerWait)) {
+    answers->push_back(thread->call.run(*thread->reactor, collect, thread.get(), kAnswerWait));
+    if (answers->back()) {
       thread->snapshot = std::move(thread->answered);
       thread->has_snapshot = true;
       for (const std::vector<std::byte>& format : std::exchange(thread->formats, {}))
-        (void)node.book.add(node.config.data_dir, format);
-      answers.push_back(true);
+        (void)node.book.add(format);
     } else {
-      answers.push_back(false);
       ++facts.shards_stalled;
     }
     if (!thread->io_refusal.ok()) ++facts.shards_on_fallback;
     if (!thread->has_snapshot) continue;
     ++facts.shards_counted;
-    sum.merge(thread->snapshot);
+    sum->merge(thread->snapshot);
   }
-  node.shards_stalled = facts.shards_stalled;
-  node.book.keep(node.config.data_dir, node.clock.now_ns());
-  const std::unique_lock<std::mutex> lock(node.mutex);  // N4
-  // In this order: one that is drained teaches nobody any more.
-  see_missed(node, sum, facts.shards_counted);
-  see_drains(node, sum, facts.shards_counted);
-  see_domains(node, sum, facts.shards_counted);
-  for (const NodeTarget& target : node.targets) {
-    facts.drained |= target.drained ? 1u << facts.target_lost.size() : 0;
-    facts.target_lost.push_back(!target.lost.ok());
-  }
+  return facts;
+}
+
+// What the node itself adds to the numbers of its shards.
+void add_own(Node& node, const NodeFacts& facts, MetricSnapshot& sum) {
   for (size_t t = 0; t < node.targets.size(); ++t) {
     add(sum,
         {"varve_target_missed", "target=\"" + std::to_string(t) + "\"",
@@ -137,7 +176,6 @@ Failure write_metrics(Node& node) {
   }
   add(sum, {"varve_shards_stalled", "", "Shards that did not answer within a second."},
       Kind::kGauge, facts.shards_stalled);
-  node.degraded.see(degraded_seen(sum, facts), node.clock.now_ns());
   for (uint32_t r = 0; r < kDegradedReasons; ++r) {
     const auto reason = static_cast<DegradedReason>(r);
     add(sum,
@@ -145,12 +183,68 @@ Failure write_metrics(Node& node) {
          "1 while the node is worse than it should be for this reason."},
         Kind::kGauge, node.degraded.is(reason) ? 1 : 0);
   }
+  const auto age = [&sum](const char* files, Nanos age_ns) {
+    add(sum,
+        {"varve_files_age_seconds", std::string("files=\"") + files + "\"",
+         "Since the metrics file was last replaced, and the lists of the data folder last seen "
+         "to."},
+        Kind::kGauge, age_ns / kSecond);
+  };
+  age("metrics", node.metrics_file.age_ns());
+  age("lists", node.lists.age_ns());
   if (node.control != nullptr) sum.merge(node.control->metrics());
-  std::string text = prometheus_text(sum);
-  Failure failure = replace_metrics(node.config.metrics_path(), text);
-  node.watch.see(std::move(text), health_of(node, sum, facts));
-  publish(node, std::move(sum), facts.shards_counted, std::move(answers));
-  return failure;
+}
+
+}  // namespace
+
+void see_node(Node& node) {
+  Seen seen;
+  {
+    const std::lock_guard<std::mutex> lock(node.mutex);  // N4
+    seen.round = ++node.round;
+  }
+  std::vector<bool> answers;
+  NodeFacts facts = ask_shards(node, &seen.sum, &answers);
+  MetricSnapshot sum = seen.sum;
+  seen.shards_counted = facts.shards_counted;
+  node.shards_stalled = facts.shards_stalled;
+  std::string text;
+  {
+    const std::lock_guard<std::mutex> lock(node.mutex);  // N4
+    for (const NodeTarget& target : node.targets) {
+      facts.drained |= target.drained ? 1u << facts.target_lost.size() : 0;
+      facts.target_lost.push_back(!target.lost.ok());
+    }
+    node.degraded.see(degraded_seen(sum, facts), node.clock.now_ns());
+    add_own(node, facts, sum);
+    text = prometheus_text(sum);
+    node.watch.see(text, health_of(node, sum, facts));
+    publish(node, std::move(sum), facts.shards_counted, std::move(answers));
+  }
+  begin_files(node, std::move(seen), std::move(text));
+}
+
+Failure see_node_whole(Node& node, Nanos limit_ns) {
+  const Nanos until_ns = node.clock.now_ns() + limit_ns;
+  const auto left_ns = [&node, until_ns] {
+    const Nanos now_ns = node.clock.now_ns();
+    return now_ns < until_ns ? until_ns - now_ns : 0;
+  };
+  // Of the round before: what is to be written now is this one's.
+  (void)node.lists.rest(left_ns() / 2);
+  (void)node.metrics_file.rest(left_ns() / 2);
+  see_node(node);
+  const bool listed = node.lists.rest(left_ns());
+  if (!node.metrics_file.rest(left_ns())) {
+    return environment("--metrics-file " + node.config.metrics_path() +
+                       ": a write has not ended within its bound; look at the disk under it, or "
+                       "give another path");
+  }
+  if (!listed) {
+    return environment("the lists of " + node.config.data_dir +
+                       ": a write has not ended within its bound; look at the disk under it");
+  }
+  return std::exchange(node.metrics_failure, {});
 }
 
 Failure open_monitor(Node& node) {
@@ -167,15 +261,6 @@ Failure open_monitor(Node& node) {
   logf(LogLevel::kInfo, "main", "metrics at http://%s/metrics, probes at /healthz and /readyz",
        node.monitor->address().c_str());
   return {};
-}
-
-void rewrite_metrics(Node& node) {
-  const Failure failure = write_metrics(node);
-  uint64_t swallowed = 0;
-  if (failure.ok() || !node.metrics_log.admit(node.clock.now_ns(), &swallowed)) return;
-  logf(LogLevel::kWarn, "main",
-       "%s; the numbers in it are old (%llu more times since the last line)", failure.text.c_str(),
-       static_cast<unsigned long long>(swallowed));
 }
 
 }  // namespace varve

@@ -36,15 +36,18 @@ Failure keep(const Node& node, const std::vector<flash::WitnessNow>& all) {
 
 }  // namespace
 
-void see_missed(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) {
-  VARVE_ASSERT(shards_counted <= node.config.shards, shards_counted);
-  if (shards_counted < node.config.shards) return;
-  std::vector<flash::WitnessNow> all = witnesses(node, sum);
+void see_missed(Node& node, const Seen& seen) {
+  VARVE_ASSERT(seen.shards_counted <= node.config.shards, seen.shards_counted);
+  if (seen.shards_counted < node.config.shards) return;
+  const std::lock_guard<std::timed_mutex> list(node.list_mutex);  // N5
+  std::unique_lock<std::mutex> lock(node.mutex);                  // N4
+  std::vector<flash::WitnessNow> all = witnesses(node, seen.sum);
   flash::witness_now(all, node.targets.front().info.super.boot_generation,
-                     sum.number("varve_recovering", "") > 0);
+                     seen.sum.number("varve_recovering", "") > 0);
   bool changed = false;
   for (size_t t = 0; t < all.size(); ++t)
     changed = changed || all[t].witness != node.targets[t].witness;
+  lock.unlock();
   if (!changed) return;
   if (const Failure failure = keep(node, all); !failure.ok()) {
     uint64_t swallowed = 0;
@@ -54,6 +57,7 @@ void see_missed(Node& node, const MetricSnapshot& sum, uint32_t shards_counted) 
                 "bring back what is purged (%" PRIu64 " more times since the last line)",
                 failure.text.c_str(), swallowed);
   }
+  lock.lock();
   for (size_t t = 0; t < all.size(); ++t) {
     NodeTarget& target = node.targets[t];
     if (std::exchange(target.witness, all[t].witness) == all[t].witness) continue;

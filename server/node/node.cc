@@ -368,13 +368,17 @@ void stick(Node& node, Sticking sticking) {
   }
 }
 
-bool stop(Node& node, Nanos until_ns) {
+std::string stop(Node& node, Nanos until_ns) {
   // Before the cores: its questions are to them.
-  if (!close_listeners(node, until_ns)) return false;
+  if (!close_listeners(node, until_ns)) return "--control or --http were not closed";
   for (const auto& thread : node.threads)
     thread->reactor->stop();
   join(node);
-  return true;
+  if (!node.metrics_file.rest(0)) {
+    return "--metrics-file " + node.config.metrics_path() + " was not written";
+  }
+  if (!node.lists.rest(0)) return "the lists of " + node.config.data_dir + " were not written";
+  return {};
 }
 
 }  // namespace varve

@@ -8,7 +8,10 @@
 //   N2 nothing is made in the place of a target that this node had, unless it was asked for.
 //   N3 nobody's mailbox goes while another core may still post to it.
 //   N4 what main and the control plane's threads share stands under Node::mutex, and nobody waits
-//      for a core with it.
+//      for a core or a file with it.
+//   N5 in normal running main writes no file: it would wait where its file system stands still, and
+//      takes signals, and looks at the cores, and tells the service manager that it lives. Who
+//      changes targets.list holds Node::list_mutex, which main does not take; N4 comes after it.
 #pragma once
 
 #include <condition_variable>
@@ -28,6 +31,7 @@
 #include "server/node/call.h"
 #include "server/node/degraded.h"
 #include "server/node/domain_book.h"
+#include "server/node/file_thread.h"
 #include "server/node/format_book.h"
 #include "server/node/target.h"
 #include "server/node/watch.h"
@@ -73,6 +77,13 @@ struct NodeView {
   bool degraded[kDegradedReasons] = {};
 };
 
+// A round of main's looks at the cores, as what writes the lists has it.
+struct Seen {
+  MetricSnapshot sum;  // of all shards that ever answered
+  uint32_t shards_counted = 0;
+  uint64_t round = 0;
+};
+
 struct Node {
   explicit Node(const ServerConfig& settings);
   ServerConfig config;  // fixed once the targets are known: they bound the number of shards
@@ -103,9 +114,10 @@ struct Node {
   DomainBook domains;
   std::string control_token;
 
-  // N4: these, the states of `targets`, and targets.list.
+  // N4: these, and the states of `targets`.
   std::mutex mutex;
   NodeView view;
+  uint64_t round = 0;        // of main's looks, from 1; it began to ask the cores for their numbers
   bool stop_wanted = false;  // by the control plane
   bool draining = false;     // it stops
   std::string control_address;
@@ -115,6 +127,14 @@ struct Node {
   std::thread closing;                       // of both listeners; main waits with a bound
   std::condition_variable closed_changed;
   bool closed = false;  // N4
+
+  std::timed_mutex list_mutex;  // N5
+  // What they write is theirs until they are idle.
+  std::string metrics_text;
+  Failure metrics_failure;  // of the last one
+  Seen lists_seen;
+  FileThread metrics_file{clock}, lists{clock};
+  LogLimit metrics_still_log{60 * kSecond}, lists_still_log{60 * kSecond};
 };
 
 // Folder, identity, targets: nothing runs yet.
@@ -131,22 +151,24 @@ control::Readiness readiness(const Node& node);  // as /readyz
 // Says on the log what these settings came to, in two lines.
 void say_start(const Node& node);
 
-// Sums what every shard counts, replaces the metrics file and what the monitor shows.
-[[nodiscard]] Failure write_metrics(Node& node);
+// One round: sums what every shard counts, shows it, and has the metrics file and the lists written
+// behind that, each by a thread of its own, unless it still writes what an earlier round gave it. A
+// file that cannot be written, or is not, is said once a minute and never stops the daemon.
+void see_node(Node& node);
+// The same, and waits for the files: the metrics file is not written, or not within the bound.
+[[nodiscard]] Failure see_node_whole(Node& node, Nanos limit_ns);
 // Opens --http; after the first numbers.
 [[nodiscard]] Failure open_monitor(Node& node);
-// The same, later: a file that cannot be written is said once a minute and never stops the daemon.
-void rewrite_metrics(Node& node);
 
-// What the numbers of a second say of targets that are being drained: one of which nothing is left
-// is marked in the list of targets, durably, and then said to be removable, once.
-void see_drains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
+// N5. What the numbers of a round say of targets that are being drained: one of which nothing is
+// left is marked in the list of targets, durably, and then said to be removable, once.
+void see_drains(Node& node, const Seen& seen);
 
 // The same of targets that fail, or have learnt of what they missed.
-void see_missed(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
+void see_missed(Node& node, const Seen& seen);
 
 // The same of an id of a domain that drives know of and no list has: it is none to be given again.
-void see_domains(Node& node, const MetricSnapshot& sum, uint32_t shards_counted);
+void see_domains(Node& node, const Seen& seen);
 
 // The target of --fault-stuck-target keeps what it is asked (kOn), or answers it all (kOff).
 enum class Sticking : uint8_t { kOff, kOn };
@@ -157,9 +179,9 @@ void stick(Node& node, Sticking sticking);
 // process at a second signal. False: not done by `until_ns`; recovery is for the rest.
 using Pause = void (*)(void* context);
 [[nodiscard]] bool drain(Node& node, Nanos until_ns, Pause pause, void* context);
-// Lets operators and probes go, then ends the cores. False: the former were not gone by `until_ns`;
-// nothing else is left to do, so the process is to end as it is.
-[[nodiscard]] bool stop(Node& node, Nanos until_ns);
+// Lets operators and probes go, then ends the cores. Answers what was not gone by `until_ns`,
+// listeners or files; nothing else is left to do then, so the process is to end as it is.
+[[nodiscard]] std::string stop(Node& node, Nanos until_ns);
 [[nodiscard]] bool close_listeners(Node& node, Nanos until_ns);  // its first part
 
 }  // namespace varve

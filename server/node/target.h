@@ -17,10 +17,10 @@ struct NodeTarget {
   bool drain_kept = false;  // ... because the operator said so: it stands in the list
   bool drain_set = false;   // ... because a setting says so
   bool drain_late = false;  // it began in this run: pushes of before may still bring fragments
-  bool drain_new = false;   // ... and since main last began to ask the cores for their numbers
-  bool failed_now = false;  // the operator declared it failed: the cores know, or will soon
-  bool drained = false;     // it was emptied: it may be taken out or is not there, nobody misses it
-  flash::Witness witness;   // as it stands in the list
+  uint64_t drain_round = 0;  // ... when main had begun this round of its looks (Node::round)
+  bool failed_now = false;   // the operator declared it failed: the cores know, or will soon
+  bool drained = false;    // it was emptied: it may be taken out or is not there, nobody misses it
+  flash::Witness witness;  // as it stands in the list
 };
 
 // What the Status of a target says about the drive: gone or broken (true), or not ours (false).

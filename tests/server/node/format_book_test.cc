@@ -34,12 +34,15 @@ TEST_F(Books, KeepFormatsOverLives) {
   {
     FormatBook book;
     ASSERT_TRUE(book.load(folder).ok());
-    EXPECT_EQ(book.add(folder, format.encode()), FormatBook::Added::kNew);
-    EXPECT_EQ(book.add(folder, format.encode()), FormatBook::Added::kKnown);
+    EXPECT_EQ(book.add(format.encode()), FormatBook::Added::kNew);
+    EXPECT_EQ(book.add(format.encode()), FormatBook::Added::kKnown);
+    EXPECT_FALSE(book.find(format.fingerprint().bytes)[0].kept) << "no file is waited for";
+    book.keep(folder, kSecond, 0);
+    EXPECT_TRUE(book.find(format.fingerprint().bytes)[0].kept);
   }
   FormatBook book;
   ASSERT_TRUE(book.load(folder).ok());
-  EXPECT_EQ(book.add(folder, format.encode()), FormatBook::Added::kKnown);
+  EXPECT_EQ(book.add(format.encode()), FormatBook::Added::kKnown);
   uint64_t next = 1;
   const auto rows = book.rows(0, 10, &next);
   ASSERT_EQ(rows.size(), 1u);
@@ -52,7 +55,7 @@ TEST_F(Books, KeepFormatsOverLives) {
 TEST_F(Books, AreReadInPages) {
   FormatBook book;
   for (uint32_t n = 0; n < 5; ++n)
-    book.add(folder, format_of(n).encode());
+    book.add(format_of(n).encode());
   uint64_t cursor = 0;
   size_t seen = 0;
   do {
@@ -67,8 +70,8 @@ TEST_F(Books, AreReadInPages) {
 
 TEST_F(Books, FindByTheBeginningOfAFingerprint) {
   FormatBook book;
-  book.add(folder, format_of(1).encode());
-  book.add(folder, format_of(2).encode());
+  book.add(format_of(1).encode());
+  book.add(format_of(2).encode());
   const Digest one = format_of(1).fingerprint();
   EXPECT_EQ(book.find(one.bytes).size(), 1u);
   EXPECT_EQ(book.find(ConstByteSpan(one.bytes).first(8))[0].format, format_of(1));
@@ -78,16 +81,16 @@ TEST_F(Books, FindByTheBeginningOfAFingerprint) {
 TEST_F(Books, WhatCannotBeWrittenIsKnownAndTriedAgain) {
   FormatBook book;
   const std::string nowhere = folder + "/nowhere";
-  EXPECT_EQ(book.add(nowhere, format_of(1).encode()), FormatBook::Added::kNew);
+  EXPECT_EQ(book.add(format_of(1).encode()), FormatBook::Added::kNew);
   EXPECT_FALSE(book.find(format_of(1).fingerprint().bytes)[0].kept);
   testing::internal::CaptureStderr();
-  book.keep(nowhere, kSecond);
-  book.keep(nowhere, 2 * kSecond);
+  book.keep(nowhere, kSecond, 0);
+  book.keep(nowhere, 2 * kSecond, 0);
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("not known after a restart"), std::string::npos) << log;
   EXPECT_EQ(log.find("not known"), log.rfind("not known")) << "once a minute";
   std::filesystem::create_directory(nowhere);
-  book.keep(nowhere, 3 * kSecond);
+  book.keep(nowhere, 3 * kSecond, 0);
   EXPECT_TRUE(book.find(format_of(1).fingerprint().bytes)[0].kept);
 }
 
@@ -95,11 +98,11 @@ TEST_F(Books, AreBounded) {
   const std::string nowhere = folder + "/nowhere";  // a thousand files are not the point
   FormatBook book;
   for (uint32_t n = 0; n < FormatBook::kFormatsMax; ++n)
-    ASSERT_EQ(book.add(nowhere, format_of(n).encode()), FormatBook::Added::kNew);
-  EXPECT_EQ(book.add(nowhere, format_of(5000).encode()), FormatBook::Added::kFull);
+    ASSERT_EQ(book.add(format_of(n).encode()), FormatBook::Added::kNew);
+  EXPECT_EQ(book.add(format_of(5000).encode()), FormatBook::Added::kFull);
   EXPECT_EQ(book.refused(), 1u);
   testing::internal::CaptureStderr();
-  book.keep(folder, 100 * kSecond);
+  book.keep(folder, 100 * kSecond, 0);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("1 formats came that are not kept"),
             std::string::npos);
   EXPECT_EQ(book.fingerprints().size(), FormatBook::kFormatsMax);

@@ -48,7 +48,7 @@ class NodeMisses : public testing::Test {
     }
     put("varve_recovering", "", numbers.recovering);
     testing::internal::CaptureStderr();
-    see_missed(*node_, sum, numbers.counted);
+    see_missed(*node_, {sum, numbers.counted, 1});
     return testing::internal::GetCapturedStderr();
   }
   void restart(uint32_t boot_generation) {
