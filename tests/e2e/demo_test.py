@@ -69,6 +69,12 @@ class DemoTest(unittest.TestCase):
         with open(self.path("result.json"), encoding="utf-8") as file:
             result = json.load(file)
         self.assertEqual((result["faults"], result["requests"]), ([], REQUESTS))
+        self.assertEqual(result["hit_blocks"], result["hits_possible"])
+        self.assertGreater(result["hit_blocks"], 0)
+        for kill in (result["kill"], result["last_kill"]):
+            self.assertGreaterEqual(kill["hits_again_seconds"], kill["serving_seconds"])
+            self.assertEqual(kill["hits_again_seconds"] > kill["serving_seconds"],
+                             kill["short_matches"] > 0)
         lost = result["target_destroyed"]
         # Expect: what the screen says was seen, and is no default of something that was not.
         for value in (result["pushed_bytes"], result["kill"]["retried"], lost["decoded_extents"],

@@ -10,7 +10,7 @@ middle of another a target is destroyed. Repair is held back while the same requ
 again, so that they are served without that target; then the blocks are rebuilt on those that are
 left. At the end the daemon is killed once more, and everything that was acknowledged is asked for.
 One screen says what it was like, and what each fault cost. Exit 0 only when no byte was wrong,
-nothing was lost, no fault cost a hit, and each fault met what it was meant for.
+nothing was lost, no fault cost a hit of prefill or decode, and each met what it was meant for.
 """
 
 import argparse

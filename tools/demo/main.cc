@@ -38,6 +38,8 @@ nlohmann::json to_json(uint32_t number, const RequestReport& r) {
           {"failed_blocks", r.failed_blocks},
           {"wrong_blocks", r.wrong_blocks},
           {"retries", r.retries},
+          {"recovering_asks", r.recovering_asks},
+          {"recovering_ns", r.recovering_ns},
           {"rebuilt_extents", r.rebuilt_extents},
           {"pulled_bytes", r.pulled_bytes},
           {"pushed_bytes", r.pushed_bytes},

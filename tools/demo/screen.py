@@ -43,6 +43,15 @@ def retried(rows):
     return sum(1 for r in rows if r["retries"] > 0)
 
 
+def kill_report(fault):
+    """A kill costs the time until it serves, and then that in which not all is found again: an
+    engine would compute meanwhile, the demo asks again."""
+    rows = fault["rows"]
+    return {"serving_seconds": fault["seconds"],
+            "hits_again_seconds": fault["seconds"] + total(rows, "recovering_ns") / 1e9,
+            "short_matches": total(rows, "recovering_asks")}
+
+
 def follow_report(rows):
     """How long before the end of its push a follower had the first layer, and after it the last."""
     good = [r for r in rows if not r["error"] and r["failed_blocks"] == 0]
@@ -89,6 +98,7 @@ def report(options, about, rows, fault, daemon):
         "block_bytes": block_bytes, "layers": about["layers"],
         "daemon": daemon.ready_line, "metrics_url": daemon.metrics_url,
         "blocks": total(prefill, "blocks"),
+        "hit_blocks": total(prefill, "hit_blocks"), "hits_possible": about["hits_possible"],
         "hit_rate": total(prefill, "hit_blocks") / max(1, total(prefill, "blocks")),
         "hit_rate_possible": about["hits_possible"] / max(1, about["blocks"]),
         "decode_hit_rate": total(decode, "hit_blocks") / max(1, total(decode, "blocks")),
@@ -101,10 +111,9 @@ def report(options, about, rows, fault, daemon):
         "pulls": latency(pulls),
         "follows": follow_report(followed),
         "target_destroyed": target_report(fault["target"]),
-        "kill": {"in_request": fault["kill"]["request"],
-                 "serving_seconds": fault["kill"]["seconds"],
+        "kill": {"in_request": fault["kill"]["request"], **kill_report(fault["kill"]),
                  "retried": retried(fault["kill"]["rows"])},
-        "last_kill": {"serving_seconds": fault["last_kill"]["seconds"],
+        "last_kill": {**kill_report(fault["last_kill"]),
                       "asked_again_blocks": total(fault["last_kill"]["rows"], "blocks"),
                       "hits_lost": missing(fault["last_kill"]["rows"])},
         "decode_lost": missing(decode),
@@ -130,11 +139,17 @@ def early_of(follows):
     return f"{abs(early):.0f} ms {'before' if early >= 0 else 'after'}"
 
 
+def kill_cost(kill):
+    return (f"serving again after {kill['serving_seconds']:.2f} s,"
+            f" hits again after {kill['hits_again_seconds']:.2f} s")
+
+
 def fault_rows(r):
     lost, kill, last = r["target_destroyed"], r["kill"], r["last_kill"]
     return [
-        ("kill -9", f"in a push: serving again after {kill['serving_seconds']:.2f} s,"
-                    f" {kill['retried']} of 2 workers tried again"),
+        ("kill -9", f"in a push: {kill_cost(kill)}"),
+        ("", f"({kill['short_matches']} short matches);"
+             f" {kill['retried']} of 2 workers tried again"),
         ("target lost", f"in a push: {lost['retried']} of 2 workers tried again; then"
                         f" {lost['hits_lost']} of {lost['asked_again_blocks']}"),
         ("", f"hits lost while {lost['thin_blocks_after']:.0f} blocks lacked a fragment:"
@@ -144,8 +159,9 @@ def fault_rows(r):
         ("  rebuilt", f"{lost['rebuilt_blocks']:.0f} blocks on the {TARGETS - 1} left,"
                       f" {lost['rebuilt_bytes'] / 1e6:.0f} MB in {lost['rebuilt_seconds']:.1f} s"
                       f" (limit {REPAIR_MB_PER_S} MB/s)"),
-        ("kill -9", f"at the end: serving again after {last['serving_seconds']:.2f} s,"
-                    f" {last['hits_lost']} of {last['asked_again_blocks']} blocks lost"),
+        ("kill -9", f"at the end: {kill_cost(last)}"),
+        ("", f"({last['short_matches']} short matches);"
+             f" {last['hits_lost']} of {last['asked_again_blocks']} blocks lost"),
     ]
 
 
@@ -156,8 +172,8 @@ def screen_of(r):
         ("trace", trace_of(r["trace"])[:64]),
         ("", f"{r['requests']} requests, {r['blocks']} blocks of {r['block_bytes'] >> 10} KiB in"
              f" {r['layers']} layers"),
-        ("hits", f"prefill {r['hit_rate']:.1%} (possible {r['hit_rate_possible']:.1%}),"
-                 f" decode {r['decode_hit_rate']:.1%}"),
+        ("hits", f"prefill {r['hit_blocks']} of {r['hits_possible']} possible"
+                 f" ({r['hit_rate']:.1%} of its blocks), decode {r['decode_hit_rate']:.1%}"),
         ("pushed", f"{r['pushed_bytes'] / 1e9:.2f} GB durable, {DATA}+{PARITY},"
                    f" {r['push_gb_per_s']:.2f} GB/s with the time to compute it"),
         ("pulled", f"{r['pulled_bytes'] / 1e9:.2f} GB, every byte compared,"
@@ -186,6 +202,8 @@ def faults_of(r):
         faults.append(f"{r['wrong_blocks']} blocks were wrong")
     if r["evicted_blocks"] > 0:
         faults.append(f"{r['evicted_blocks']:.0f} blocks were evicted, though there was room")
+    if r["hit_blocks"] != r["hits_possible"]:
+        faults.append(f"{r['hits_possible'] - r['hit_blocks']} hits of prefill were lost")
     if r["decode_lost"] > 0:
         faults.append(f"{r['decode_lost']} blocks did not come to decode after their push")
     if r["last_kill"]["hits_lost"] > 0:

@@ -177,8 +177,9 @@ Status Worker::try_follow(const std::vector<FollowTag>& tags, RequestReport& rep
 }
 
 // A daemon serves while it recovers, and then a match may be short: an engine would recompute, we
-// ask again, to see what is really there.
-Result<Event> Worker::match_recovered() {
+// ask again, to see what is really there, and say how long that took.
+Result<Event> Worker::match_recovered(RequestReport& report) {
+  const Nanos started = now_ns();
   for (uint32_t ask = 0;; ++ask) {
     MatchRequest match;
     match.format = format_;
@@ -189,7 +190,11 @@ Result<Event> Worker::match_recovered() {
     VARVE_TRY(Event matched, client_->wait(op, kOpDeadline));
     VARVE_RETURN_IF_ERROR(matched.status);
     const bool whole = matched.n_blocks == ids_.size() || !matched.recovering;
-    if (whole || ask == kRecoveringAsksMax) return matched;
+    if (whole || ask == kRecoveringAsksMax) {
+      if (ask > 0) report.recovering_ns += now_ns() - started;
+      return matched;
+    }
+    ++report.recovering_asks;
     client_->release(matched.lease);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -201,12 +206,14 @@ Status Worker::try_once(RequestReport& report, const OnGranted& on_granted) {
   report.retries = before.retries;
   report.error = before.error;
   report.matched = before.matched;
+  report.recovering_asks = before.recovering_asks;
+  report.recovering_ns = before.recovering_ns;
   report.hit_blocks = before.hit_blocks;
   report.pushed_blocks = before.pushed_blocks;
   report.pushed_bytes = before.pushed_bytes;
   report.push_ns = before.push_ns;
   report.blocks = static_cast<uint32_t>(ids_.size());
-  VARVE_TRY(const Event matched, match_recovered());
+  VARVE_TRY(const Event matched, match_recovered(report));
   if (!report.matched) report.hit_blocks = matched.n_blocks;
   report.matched = true;
   uint32_t have = matched.n_blocks;

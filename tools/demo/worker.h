@@ -39,6 +39,8 @@ struct RequestReport {
   uint32_t blocks = 0, hit_blocks = 0, pulled_blocks = 0, pushed_blocks = 0, existing_blocks = 0;
   uint32_t failed_blocks = 0, wrong_blocks = 0, retries = 0;
   bool matched = false;          // hit_blocks are of the first match, before own blocks could hit
+  uint32_t recovering_asks = 0;  // short matches while the daemon recovered, asked again
+  Nanos recovering_ns = 0;       // until the last of them
   uint64_t rebuilt_extents = 0;  // that came as the rest of their stripe
   uint64_t pulled_bytes = 0, pushed_bytes = 0;
   Nanos pull_ns = 0, first_layer_ns = 0;
@@ -63,7 +65,7 @@ class Worker {
   explicit Worker(const WorkerOptions& options) : options_(options) {}
   Status start();
   Status make_ids(const TraceRequest& request);
-  Result<Event> match_recovered();
+  Result<Event> match_recovered(RequestReport& report);
   Status try_once(RequestReport& report, const OnGranted& on_granted);
   Status try_follow(const std::vector<FollowTag>& tags, RequestReport& report);
   Status pull(uint32_t blocks, uint64_t lease, RequestReport& report);

@@ -16,6 +16,7 @@ def row(**other):
     """A request of ten blocks, all of which were hits and came."""
     return {"blocks": 10, "hit_blocks": 10, "pulled_blocks": 10, "failed_blocks": 0,
             "wrong_blocks": 0, "retries": 0, "rebuilt_extents": 0, "pushed_blocks": 0,
+            "recovering_asks": 0, "recovering_ns": 0,
             "pulled_bytes": 1000 * MS, "pushed_bytes": 0,
             "pull_ns": 500 * MS, "first_layer_ns": 20 * MS, "push_ns": 0, "computed_at_ns": 0,
             "first_layer_at_ns": 0, "done_at_ns": 0, "error": "", **other}
@@ -89,8 +90,20 @@ class ReportTest(unittest.TestCase):
         self.assertEqual((follows["pushes"], follows["to_the_end"]), (1, 0))
         self.assertEqual(follows["failed"], 1)
 
+    def test_what_a_kill_costs_has_the_time_in_which_not_all_is_found(self):
+        faults = fault()
+        faults["kill"]["rows"][1].update(recovering_asks=3, recovering_ns=150 * MS)
+        faults["last_kill"]["rows"][0].update(recovering_asks=2, recovering_ns=1000 * MS)
+        r = result(faults=faults)
+        self.assertEqual((r["kill"]["hits_again_seconds"], r["kill"]["short_matches"]), (0.65, 3))
+        self.assertEqual(r["last_kill"]["hits_again_seconds"], 1.6)
+        text = screen.screen_of(r)
+        self.assertIn("at the end: serving again after 0.60 s, hits again after 1.60 s", text)
+        self.assertIn("(3 short matches); 1 of 2 workers tried again", text)
+
     def test_the_screen_fits(self):
         large = fault()
+        large["kill"]["rows"][0].update(recovering_asks=400, recovering_ns=9876543 * MS)
         large["target"].update(thin_blocks_after=12345.0, rebuilt_blocks=12345.0,
                                rebuilt_bytes=3.2e9, rebuilt_seconds=1234.5)
         for r in (result(), result(faults=large)):
@@ -139,6 +152,11 @@ class FaultsTest(unittest.TestCase):
         faults = fault()
         faults["target"]["after"][0]["pulled_blocks"] = 9
         self.assertEqual(screen.faults_of(result(faults=faults)), ["the lost target cost 1 hits"])
+
+    def test_a_hit_that_prefill_did_not_have(self):
+        of = rows()
+        of["prefill"][1].update(hit_blocks=9, pushed_blocks=1)
+        self.assertEqual(screen.faults_of(result(of=of)), ["1 hits of prefill were lost"])
 
     def test_no_hit_no_follow_wrong_bytes_a_bad_stop(self):
         of = rows()
