@@ -69,7 +69,7 @@ varve_embed(tools/kvbench declaration.schema.json varve::kvbench kDeclarationSch
 varve_build_commit(kvbench)
 varve_tool(tools/demo NAME varve_demo DEPS ${kCommon} client tools/trace tools/kvbench)
 varve_tool(tools/ledger NAME varve_ledger DEPS ${kCommon} client)
-varve_tool(tools/kvctl NAME kvctl DEPS ${kCommon} server/config server/host client
+varve_tool(tools/kvctl NAME kvctl DEPS ${kCommon} server/config server/flash server/host client
            LIBS varve_proto_control)
 if(TARGET varved AND TARGET kvbench)
   add_test(NAME e2e/kvbench
@@ -89,6 +89,12 @@ if(TARGET varved AND TARGET varve_demo)
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/client_kill_test.py $<TARGET_FILE:varved>
                    $<TARGET_FILE:varve_demo>)
   set_tests_properties(e2e/client_kill PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
+endif()
+if(TARGET varved AND TARGET kvctl)
+  add_test(NAME e2e/doctor
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/doctor_test.py $<TARGET_FILE:varved>
+                   $<TARGET_FILE:kvctl>)
+  set_tests_properties(e2e/doctor PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 if(TARGET varved AND TARGET varve_demo AND TARGET kvctl)
   add_test(NAME e2e/demo

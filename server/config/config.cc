@@ -329,9 +329,7 @@ void settle(ServerConfig& config, const Machine& machine) {
   }
 }
 
-std::string memory_problem(const ServerConfig& config, const Machine& machine,
-                           uint64_t flash_bytes) {
-  if (machine.memory_available_bytes == 0) return {};
+uint64_t memory_need(const ServerConfig& config, uint64_t flash_bytes) {
   const uint64_t fragments = fragments_of(flash_bytes);
   const uint64_t kills =
       std::min(flash_bytes / std::max(1u, config.targets) / kPageBytes / 8, kKillsMax);
@@ -339,10 +337,17 @@ std::string memory_problem(const ServerConfig& config, const Machine& machine,
                           config.shards * (kBesideShard + config.targets * kBesideTarget) +
                           fragments * kBesideFragment +
                           fragments / config.scheme.width() * kBesideBlock;
-  if (config.dram_bytes + beside <= machine.memory_available_bytes) return {};
+  return config.dram_bytes + beside;
+}
+
+std::string memory_problem(const ServerConfig& config, const Machine& machine,
+                           uint64_t flash_bytes) {
+  if (machine.memory_available_bytes == 0) return {};
+  const uint64_t need = memory_need(config, flash_bytes);
+  if (need <= machine.memory_available_bytes) return {};
   const auto mib = [](uint64_t bytes) { return std::to_string(bytes / kMiB) + " MiB"; };
   std::string text = "--dram-bytes is " + bytes_text(config.dram_bytes) +
-                     " and varved needs about " + mib(beside) +
+                     " and varved needs about " + mib(need - config.dram_bytes) +
                      " beside it (targets: " + mib(flash_bytes) + "), but only " +
                      mib(machine.memory_available_bytes) + " of memory are available";
   if (machine.memory_limit_bytes > 0) {

@@ -121,6 +121,9 @@ struct Machine {
 };
 // Replaces the zeros that mean "depends on the machine", and counts the targets that are named.
 void settle(ServerConfig& config, const Machine& machine);
+// What varved takes with these settings, the DRAM tier and what it needs beside that; `flash_bytes`
+// as below.
+uint64_t memory_need(const ServerConfig& config, uint64_t flash_bytes);
 // Why the settings do not fit this machine, one sentence with numbers and remedy; empty = they do.
 // Memory that is promised and not there ends in a kill without a word. `flash_bytes`: of all
 // targets together, as they are where they are known, else as --target-bytes would make them.

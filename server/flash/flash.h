@@ -167,6 +167,8 @@ void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool r
 Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]);
 Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& options,
                                 const std::byte (&node_uuid)[16]);
+// What such a refusal says of the drive: gone or broken (true), or not ours (false).
+bool is_lost(Status status);
 // Over all targets that ever counted a start, or two starts may have one generation: what is known
 // of those that are away now is handed over as one more look.
 struct CommonStart {

@@ -1,6 +1,7 @@
 // Superblocks: format a blank target, open one of ours, refuse everything else by name, untouched.
 // One procedure over three calls (read, write, flush), so files and simulated platters agree.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "server/flash/catalog.h"
@@ -64,14 +65,14 @@ Result<TargetInfo> format(PageStore& head, PageMemory& memory, const TargetOptio
 // The text of a Status is a literal.
 Status other_scheme(Scheme scheme) {
   static constexpr const char* kTexts[] = {
-      "target was formatted for another scheme: start with --scheme 1+0",
-      "target was formatted for another scheme: start with --scheme 1+1",
-      "target was formatted for another scheme: start with --scheme 2+1",
-      "target was formatted for another scheme: start with --scheme 3+1",
-      "target was formatted for another scheme: start with --scheme 4+1",
-      "target was formatted for another scheme: start with --scheme 4+2",
-      "target was formatted for another scheme: start with --scheme 5+2",
-      "target was formatted for another scheme: start with --scheme 8+3",
+      "target was formatted for another scheme; start with --scheme 1+0",
+      "target was formatted for another scheme; start with --scheme 1+1",
+      "target was formatted for another scheme; start with --scheme 2+1",
+      "target was formatted for another scheme; start with --scheme 3+1",
+      "target was formatted for another scheme; start with --scheme 4+1",
+      "target was formatted for another scheme; start with --scheme 4+2",
+      "target was formatted for another scheme; start with --scheme 5+2",
+      "target was formatted for another scheme; start with --scheme 8+3",
   };
   static_assert(std::size(kTexts) == kSchemes.size());
   for (size_t i = 0; i < kSchemes.size(); ++i) {
@@ -84,11 +85,11 @@ Status other_scheme(Scheme scheme) {
 Status check_ours(const PageStore& head, const Superblock& super, const TargetOptions& options,
                   const std::byte (&node_uuid)[16]) {
   if (std::memcmp(super.node_uuid, node_uuid, 16) != 0) {
-    return Status::invalid("target belongs to another node: use the data folder it came from");
+    return Status::invalid("target belongs to another node; use the data folder it came from");
   }
   if (super.target_index != options.index) {
     return Status::invalid(
-        "target has another index in this node: restore the order of targets, and name none twice, "
+        "target has another index in this node; restore the order of targets, and name none twice, "
         "by a link or otherwise");
   }
   VARVE_TRY(const TargetGeometry g, geometry_of(super));
@@ -148,7 +149,7 @@ Result<Opened> open_head(PageStore& head, PageMemory& memory, const TargetOption
     opened.blank = true;
     if (all_zero(first)) return opened;
     if (found[0] == Found::kNothing && found[1] == Found::kNothing) {
-      return Status::invalid("target holds foreign data: erase its first MiB to use it");
+      return Status::invalid("target holds foreign data; erase its first MiB to use it");
     }
     // A format that did not finish leaves one damaged page and zeros (FORMAT 5.2).
     const uint32_t damaged = found[0] == Found::kDamaged ? 0 : 1;
@@ -229,6 +230,13 @@ Result<TargetLook> look_at(PageStore& head, const TargetOptions& options,
 }
 
 }  // namespace
+
+bool is_lost(Status status) {
+  const int32_t error = status.errno_value();
+  if (status.code() == Code::kIo || status.code() == Code::kCorrupt) return true;
+  return status.code() == Code::kUnavailable &&
+         (error == ENOENT || error == ENODEV || error == ENXIO);
+}
 
 Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]) {
   VARVE_TRY(const std::unique_ptr<FileHandle> file, FileHandle::open(options.file));

@@ -18,6 +18,7 @@ namespace varve {
 namespace {
 
 constexpr const char* kRecordsName = "/targets.list";
+constexpr const char *kIdName = "/node.id", *kSaltName = "/domain.salt";
 // 10 says which id of a domain was seen on drives; 9 which was the last; 8 has lines of targets
 // that the operator drains; 7 says when what a target missed was over, and which start served last;
 // 6 has lines of what targets saw of purges, 5 of drained ones, 4 of generations.
@@ -245,6 +246,34 @@ bool parse_word(const std::string& line, std::vector<TargetRecord>& records) {
   return add_missed({static_cast<uint32_t>(first), static_cast<uint32_t>(end)}, *record);
 }
 
+// `*has_salt` where a first start was cut off between the two files.
+Failure read_identity(const std::string& folder, Identity* identity, bool* has_salt) {
+  VARVE_ASSERT(identity != nullptr && has_salt != nullptr);
+  const std::string id_path = folder + kIdName, salt_path = folder + kSaltName;
+  bool has_id = false;
+  Failure failure = load_hex(id_path, identity->node_uuid, &has_id);
+  if (failure.ok()) failure = load_hex(salt_path, identity->domain_salt.bytes, has_salt);
+  if (!failure.ok()) return failure;
+  if (has_id && !*has_salt) {
+    // The salt is made before node.id, so this is a loss and never a first start (H1).
+    return environment(
+        salt_path +
+        " is missing, but this node had one: with a new salt nothing of what its targets hold "
+        "would ever be found. Restore the file from a copy; to give the blocks up, start with "
+        "an empty --data and blank targets");
+  }
+  if (!has_id && exists(folder + kRecordsName)) {
+    // The list is made after node.id, so this is a loss too; one that was cut off had no targets.
+    return environment(
+        id_path +
+        " is missing, but this node had targets: they are refused to a node of another name. "
+        "Restore the file from a copy; to give the blocks up, start with an empty --data and blank "
+        "targets");
+  }
+  identity->is_new = !has_id;
+  return {};
+}
+
 }  // namespace
 
 Failure lock_folder(const std::string& folder) {
@@ -277,32 +306,22 @@ Failure lock_folder(const std::string& folder) {
   return {};  // the descriptor stays open on purpose
 }
 
+Failure look_identity(const std::string& folder, Identity* identity) {
+  bool has_salt = false;
+  return read_identity(folder, identity, &has_salt);
+}
+
 Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity) {
-  VARVE_ASSERT(identity != nullptr);
-  const std::string id_path = folder + "/node.id", salt_path = folder + "/domain.salt";
-  bool has_id = false, has_salt = false;
-  Failure failure = load_hex(id_path, identity->node_uuid, &has_id);
-  if (failure.ok()) failure = load_hex(salt_path, identity->domain_salt.bytes, &has_salt);
+  bool has_salt = false;
+  Failure failure = read_identity(folder, identity, &has_salt);
   if (!failure.ok()) return failure;
-  if (has_id && !has_salt) {
-    // The salt is made before node.id, so this is a loss and never a first start (H1).
-    return environment(
-        salt_path +
-        " is missing, but this node had one: with a new salt nothing of what its targets hold "
-        "would ever be found. Restore the file from a copy; to give the blocks up, start with "
-        "an empty --data and blank targets");
+  // The salt first (H1).
+  if (!has_salt) {
+    failure = create_hex(folder + kSaltName, identity->domain_salt.bytes, entropy);
   }
-  if (!has_id && exists(folder + kRecordsName)) {
-    // The list is made after node.id, so this is a loss too; one that was cut off had no targets.
-    return environment(
-        id_path +
-        " is missing, but this node had targets: they are refused to a node of another name. "
-        "Restore the file from a copy; to give the blocks up, start with an empty --data and blank "
-        "targets");
+  if (failure.ok() && identity->is_new) {
+    failure = create_hex(folder + kIdName, identity->node_uuid, entropy);
   }
-  identity->is_new = !has_id;
-  if (!has_salt) failure = create_hex(salt_path, identity->domain_salt.bytes, entropy);
-  if (failure.ok() && !has_id) failure = create_hex(id_path, identity->node_uuid, entropy);
   return failure;
 }
 

@@ -77,6 +77,8 @@ struct Identity {
   uint32_t domain_changes = 0;  // that their list has seen
 };
 Failure load_identity(const std::string& folder, Entropy& entropy, Identity* identity);  // H1
+// The same for who only looks: where there is none, nothing is made, and `is_new` says so.
+Failure look_identity(const std::string& folder, Identity* identity);
 // `option`: which setting names the file.
 Failure load_token(const std::string& option, const std::string& token_file, std::string* token);
 

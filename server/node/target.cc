@@ -530,13 +530,6 @@ void note_witness(const flash::Witness& witness, TargetRecord* record) {
     record->missed.push_back({missed.first, missed.end});
 }
 
-bool is_lost(Status status) {
-  const int32_t error = status.errno_value();
-  if (status.code() == Code::kIo || status.code() == Code::kCorrupt) return true;
-  return status.code() == Code::kUnavailable &&
-         (error == ENOENT || error == ENODEV || error == ENXIO);
-}
-
 Failure refusal(uint32_t index, const std::string& path, Status why) {
   VARVE_ASSERT(!why.ok());
   const bool process = why.code() == Code::kOverloaded;  // descriptors: not the target's fault

@@ -23,8 +23,7 @@ struct NodeTarget {
   flash::Witness witness;  // as it stands in the list
 };
 
-// What the Status of a target says about the drive: gone or broken (true), or not ours (false).
-bool is_lost(Status status);
+using flash::is_lost;
 
 // What the list says of a target's purges.
 void note_witness(const flash::Witness& witness, TargetRecord* record);

@@ -154,6 +154,13 @@ Finding finding_of(Severity severity, std::string check, const std::string& text
   return {severity, std::move(check), text.substr(0, at), text.substr(at + 2)};
 }
 
+std::string told(Status status) {
+  const std::string text = status.what();
+  const size_t remedy = text.rfind("; ");
+  return text.substr(0, remedy) + errno_suffix(status.errno_value()) +
+         (remedy == std::string::npos ? std::string() : text.substr(remedy));
+}
+
 Noun doctor_noun() {
   return {
       "doctor",
@@ -161,10 +168,10 @@ Noun doctor_noun() {
       "What is wrong, and what to do: of this machine, and of a node",
       {{"",
         "Looks at the node, and at this machine when the node is on it (or is to be): io_uring, "
-        "limits, memory, clock, ports, and a data folder, in which it makes a file and removes "
-        "it. Of a machine where a node runs, only what that node cannot say itself. One cause and "
-        "one remedy for each finding. Exit 1 when there is an error or a "
-        "warning.",
+        "limits, memory, clock, ports, a data folder, in which it makes a file and removes it, and "
+        "each target, of which it reads the first MiB. Of a machine where a node runs, only what "
+        "that node cannot say itself. One cause and one remedy for each finding. Exit 1 when there "
+        "is an error or a warning.",
         {{"--local", "", &Arguments::local, "this machine only: before a first start"},
          {"--remote", "", &Arguments::remote, "the node only"},
          {"--config", "FILE", &Arguments::config,

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "common/base/base.h"
+
 namespace varve::kvctl {
 
 enum class Severity { kOk, kNote, kWarning, kError };  // from kWarning on something is wrong
@@ -21,6 +23,8 @@ const char* severity_name(Severity severity);  // "ok", "note", "warning", "erro
 // `remedy` where nothing does.
 Finding finding_of(Severity severity, std::string check, const std::string& text,
                    const std::string& remedy = "see the node's log");
+// A Status of varved's in that form: its errno belongs to the cause.
+std::string told(Status status);
 inline Finding ok_finding(std::string check, std::string what) {
   return {Severity::kOk, std::move(check), std::move(what), ""};
 }

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "common/reactor/reactor.h"
@@ -64,11 +65,7 @@ std::string uring_refusal() {
       make_io_backend(IoBackendPreference::kUring, IoBackendOptions());
   const Status status = choice ? choice->reason : choice.error();
   if (status.ok()) return {};
-  const std::string text = status.what();
-  // varved puts the remedy behind the semicolon; the errno belongs to the cause.
-  const size_t remedy = text.find("; ");
-  return text.substr(0, remedy) + errno_suffix(status.errno_value()) +
-         (remedy == std::string::npos ? std::string() : text.substr(remedy));
+  return told(status);
 }
 
 bool clock_is_steady() {
@@ -156,6 +153,15 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Without "./", ".." and what ends in a slash, so that same_place() knows it: it looks at a name in
+// a folder.
+std::string plain(const std::string& path) {
+  std::string text = std::filesystem::path(path).lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/')
+    text.pop_back();
+  return text;
+}
+
 // varved makes its data folder, and no other.
 enum class Absent : uint8_t { kIsMade, kIsMissed };
 
@@ -181,36 +187,28 @@ FolderFacts look_at_folder(const std::string& path, NodeHere node, Absent absent
   return facts;
 }
 
-// The data folder, and each folder in which targets lie that are named; of drives varved itself
-// says what they are.
-std::vector<FolderFacts> look_at_folders(const ServerConfig& config, NodeHere node) {
+// The data folder, and each other folder in which files lie that are targets, or are to be made.
+std::vector<FolderFacts> look_at_folders(const ServerConfig& config, NodeHere node,
+                                         const std::vector<LocalTarget>& targets) {
   std::vector<FolderFacts> folders;
-  const bool is_new = node == NodeHere::kNo && !exists(config.data_dir + "/targets.list");
   if (!config.data_dir.empty()) {
     folders.push_back(look_at_folder(config.data_dir, node, Absent::kIsMade));
-    const bool makes = is_new && config.target_paths.empty();
-    if (makes) folders.back().first_bytes = config.targets * config.target_bytes;
   }
-  for (const std::string& path : config.target_paths) {
+  for (const LocalTarget& target : targets) {
+    const bool is_made = target.fate == TargetFate::kMade;
     struct stat info = {};
-    const bool there = ::stat(path.c_str(), &info) == 0;
-    if (there && !S_ISREG(info.st_mode)) continue;
-    if (!there && path.starts_with("/dev/")) {  // where no file is ever made
-      FolderFacts& drive = folders.emplace_back();
-      drive.check = "targets";
-      drive.path = path;
-      drive.look_errno = ENODEV;
-      continue;
-    }
-    const std::string place = parent_of(path);
-    const auto is_it = [&](const FolderFacts& facts) { return facts.path == place; };
+    const bool is_file = ::stat(target.path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+    if (!is_made && !is_file) continue;  // a drive, or what is missed says so itself
+    const std::string place = parent_of(target.path);
+    const auto is_it = [&](const FolderFacts& facts) {
+      return same_place(plain(facts.path), plain(place));
+    };
     auto folder = std::find_if(folders.begin(), folders.end(), is_it);
     if (folder == folders.end()) {
       folder = folders.insert(folders.end(), look_at_folder(place, node, Absent::kIsMissed));
       folder->check = "targets";
     }
-    const bool makes = !there && node == NodeHere::kNo && (is_new || config.create_targets);
-    if (makes) folder->first_bytes += config.target_bytes;
+    if (is_made) folder->first_bytes += target.bytes;
   }
   return folders;
 }
@@ -288,7 +286,12 @@ MachineFacts look_at_machine(const std::string& root, const ServerConfig& config
       word_of_file(root + "/sys/devices/system/clocksource/clocksource0/current_clocksource");
   facts.clock_steady = clock_is_steady();
   facts.huge_pages = chosen_of_file(root + "/sys/kernel/mm/transparent_hugepage/enabled");
-  facts.folders = look_at_folders(config, node);
+  ServerConfig settled = config;
+  settle(settled, facts.machine);
+  // A node has its own open, and says itself how they are.
+  const Looking looking = node == NodeHere::kNo ? Looking::kInside : Looking::kAtSizes;
+  facts.targets = look_at_targets(root, settled, looking);
+  facts.folders = look_at_folders(config, node, facts.targets.list);
   facts.ports = look_at_ports(config);
   facts.tokens = look_at_tokens(config);
   return facts;

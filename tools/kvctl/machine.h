@@ -6,6 +6,7 @@
 
 #include "server/config/config.h"
 #include "tools/kvctl/finding.h"
+#include "tools/kvctl/local_target.h"
 
 namespace varve::kvctl {
 
@@ -16,7 +17,7 @@ inline constexpr uint64_t kNoLimitBytes = ~uint64_t{0};
 enum class NodeHere { kNo, kYes };
 
 struct FolderFacts {
-  std::string check = "data folder";  // or "targets": those that lie in it by name
+  std::string check = "data folder";  // or "targets": those that lie in it
   std::string path;                   // empty = none was looked at
   // What was looked at: it, or its parent where it is not there; empty = neither.
   std::string place;
@@ -26,7 +27,7 @@ struct FolderFacts {
   std::string full_refusal;    // why nothing more may be written there; empty = something may
   std::string direct_refusal;  // why O_DIRECT in whole pages does not work; empty = it does
   uint64_t free_bytes = 0;
-  uint64_t first_bytes = 0;  // that a first start would take there
+  uint64_t first_bytes = 0;  // that a start would make there
   bool tried = false;        // whether a file was made there; else nothing is known of it
 };
 
@@ -52,13 +53,15 @@ struct MachineFacts {
   bool clock_steady = true;
   std::string huge_pages;  // "always", "madvise", "never"; empty = not known
   std::vector<FolderFacts> folders;
+  LocalTargets targets;
   std::vector<PortFacts> ports;
   std::vector<TokenFacts> tokens;
 };
 
 // `root` is where /proc and /sys begin, so that tests can give a folder of their own. `config` is
 // of the varved that is to start here, or runs here; its data_dir may be empty: not known. Its
-// folders are written to where no node runs: a file is made in each, and removed again.
+// folders are written to where no node runs: a file is made in each, and removed again. Only there
+// are its targets opened, too.
 MachineFacts look_at_machine(const std::string& root, const ServerConfig& config, NodeHere node);
 
 std::vector<Finding> check_machine(const MachineFacts& facts, ServerConfig config, NodeHere node);

@@ -11,6 +11,8 @@ namespace varve::kvctl {
 namespace {
 
 constexpr uint32_t kKernelMajor = 5, kKernelMinor = 19;  // whose io_uring varved uses
+constexpr const char* kTargetRemedy =
+    "bring back what it was, or erase its first MiB to use it as a blank one";
 constexpr const char* kQuickClocks[] = {"tsc", "kvm-clock", "arch_sys_counter",
                                         "hyperv_clocksource_tsc_page"};
 
@@ -62,8 +64,11 @@ Finding memory_finding(const MachineFacts& facts, const ServerConfig& config) {
   if (facts.machine.memory_limit_bytes > 0) {
     has += ", of the " + size_text(facts.machine.memory_limit_bytes) + " of this container";
   }
-  const std::string problem =
-      memory_problem(config, facts.machine, config.targets * config.target_bytes);
+  const uint64_t known_bytes = flash_bytes(facts.targets.list);
+  const uint64_t bytes = known_bytes > 0 ? known_bytes : config.targets * config.target_bytes;
+  has += "; varved takes " + size_text(memory_need(config, bytes)) + ", with targets of " +
+         size_text(bytes);
+  const std::string problem = memory_problem(config, facts.machine, bytes);
   return problem.empty() ? ok_finding("memory", has)
                          : finding_of(Severity::kError, "memory", problem, "lower --dram-bytes");
 }
@@ -97,8 +102,9 @@ Finding clock_finding(const MachineFacts& facts) {
 Finding unseen_finding(const FolderFacts& folder) {
   const std::string &check = folder.check, name = printable(folder.path);
   if (folder.look_errno == ENOENT && folder.check == "targets") {
-    return {Severity::kError, check, name + " is not there, and nothing makes it",
-            "make it, or correct --target"};
+    return {Severity::kError, check,
+            name + " is not there, and a start makes no folder for targets",
+            "mount its drive or make it, or correct --target"};
   }
   if (folder.look_errno == ENOENT) {
     return {Severity::kError, check, "neither " + name + " nor the folder around it is there",
@@ -137,7 +143,7 @@ Finding space_finding(const FolderFacts& folder, uint64_t floor_bytes) {
             "free space: a full file system harms whoever shares it"};
   }
   return {Severity::kWarning, "space",
-          has + "; a first start makes targets of " + size_text(folder.first_bytes) +
+          has + "; a start makes targets of " + size_text(folder.first_bytes) +
               " there and leaves " + size_text(floor_bytes),
           "free space, or give smaller --target-bytes or --free-floor-bytes, or --target"};
 }
@@ -171,6 +177,54 @@ std::vector<Finding> folder_findings(const FolderFacts& folder, uint64_t floor_b
   return out;
 }
 
+Finding target_finding(const LocalTarget& target) {
+  const std::string check = "target " + std::to_string(target.index);
+  const std::string name = printable(target.path);
+  const std::string size = target.bytes == 0 ? "" : ", " + size_text(target.bytes);
+  switch (target.fate) {
+    case TargetFate::kUsed:
+      return ok_finding(check, name + size + ", is this node's");
+    case TargetFate::kFormatted:
+      return ok_finding(check, name + size + ", is formatted by a start: nothing on it is in use");
+    case TargetFate::kMade:
+      return ok_finding(check, name + size + ", is made by a start");
+    case TargetFate::kLeftOut:
+      return ok_finding(check, name + " was drained: nobody misses it");
+    case TargetFate::kLost:
+      return finding_of(Severity::kError, check,
+                        name +
+                            " is lost, a start goes on without it, and what parity does not "
+                            "cover of it is a miss: " +
+                            printable(target.why),
+                        kTargetRemedy);
+    case TargetFate::kRefused:
+      return finding_of(Severity::kError, check, name + ": " + printable(target.why),
+                        kTargetRemedy);
+    case TargetFate::kUnseen:
+      break;
+  }
+  return {Severity::kNote, check, name + size + ", was not looked at",
+          "run doctor as the user that varved runs as, or as root"};
+}
+
+// What all of them have in common stands for each of them, and what is right is one line.
+std::vector<Finding> target_findings(const LocalTargets& targets) {
+  if (!targets.problem.empty()) {
+    return {finding_of(Severity::kError, "identity", printable(targets.problem),
+                       "restore the data folder from a copy")};
+  }
+  if (targets.unseen) {
+    return {{Severity::kNote, "targets",
+             plural(targets.list.size(), "target") +
+                 " cannot be judged: this user may not read what the data folder says of them",
+             "run doctor as the user that varved runs as, or as root"}};
+  }
+  std::vector<Finding> out;
+  for (const LocalTarget& target : targets.list)
+    out.push_back(target_finding(target));
+  return out;
+}
+
 std::vector<Finding> port_findings(const std::vector<PortFacts>& ports) {
   std::vector<Finding> out;
   for (const PortFacts& port : ports) {
@@ -192,6 +246,8 @@ std::vector<Finding> start_findings(const MachineFacts& facts, const ServerConfi
   std::vector<Finding> out = {memlock_finding(facts, config), descriptor_finding(facts, config),
                               memory_finding(facts, config)};
   for (Finding& finding : port_findings(facts.ports))
+    out.push_back(std::move(finding));
+  for (Finding& finding : target_findings(facts.targets))
     out.push_back(std::move(finding));
   return out;
 }

@@ -266,6 +266,10 @@ TEST(Config, MemoryThatIsNotThereIsNamedWithNumbers) {
   // Expect: drives that are there count, whatever --target-bytes says.
   EXPECT_NE(memory_problem(config, Machine{1, 64 * kGiB, 0}, 32768 * kGiB), "");
   EXPECT_EQ(memory_problem(config, Machine{1, 0, 0}, 32768 * kGiB), "");  // unknown
+  // Expect: just what it needs is enough.
+  const uint64_t need = memory_need(config, 4096 * kGiB);
+  EXPECT_EQ(memory_problem(config, Machine{1, need, 0}, 4096 * kGiB), "");
+  EXPECT_NE(memory_problem(config, Machine{1, need - 1, 0}, 4096 * kGiB), "");
 }
 
 TEST(Config, TheDefaultsFitASmallContainer) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -46,6 +47,16 @@ struct World {
   SeededEntropy entropy{3};
   std::byte node[16] = {std::byte{1}};
 };
+
+TEST(Superblock, WhatIsLostAndWhatIsNotOurs) {
+  EXPECT_TRUE(is_lost(Status::io("read failed", EIO)));
+  EXPECT_TRUE(is_lost(Status(Code::kUnavailable, "does not exist", ENOENT)));
+  EXPECT_TRUE(is_lost(Status::corrupt("both superblocks are damaged")));
+  EXPECT_FALSE(is_lost(Status(Code::kUnavailable, "another process uses it", EAGAIN)));
+  EXPECT_FALSE(is_lost(Status::invalid("target belongs to another node")));
+  EXPECT_FALSE(is_lost(Status::unsupported("a newer version")));
+  EXPECT_FALSE(is_lost(Status(Code::kInvalid, "may not be opened", EACCES)));
+}
 
 TEST(Superblock, ABlankTargetIsFormattedOnce) {
   World world;

@@ -29,6 +29,22 @@ TEST(HostFolder, TheIdentityIsMadeOnceAndStays) {
   EXPECT_EQ(first.domain_salt, second.domain_salt);
 }
 
+// Goal: who only looks makes nothing, and is told of the same losses.
+TEST(HostFolder, AnIdentityIsLookedAtAndNotMade) {
+  test::HostFolder folder;
+  SeededEntropy entropy(1);
+  Identity none, made, seen;
+  EXPECT_TRUE(look_identity(folder.path(), &none).ok());
+  EXPECT_TRUE(none.is_new);
+  EXPECT_FALSE(exists(folder.path() + "/node.id") || exists(folder.path() + "/domain.salt"));
+  ASSERT_TRUE(load_identity(folder.path(), entropy, &made).ok());
+  EXPECT_TRUE(look_identity(folder.path(), &seen).ok());
+  EXPECT_FALSE(seen.is_new);
+  EXPECT_EQ(to_hex(seen.node_uuid), to_hex(made.node_uuid));
+  ASSERT_EQ(::unlink((folder.path() + "/domain.salt").c_str()), 0);
+  EXPECT_TRUE(says(look_identity(folder.path(), &seen), "domain.salt is missing"));
+}
+
 // With another salt every block would be a miss for ever, without a word.
 TEST(HostFolder, AMissingSaltOfAKnownNodeIsRefusedAndNotReplaced) {
   test::HostFolder folder;

@@ -646,14 +646,7 @@ TEST_F(NodeTargets, WhatAnUnfinishedStartMadeIsTaken) {
   EXPECT_EQ(targets_[1].witness.from, 2u) << "it cannot speak for what was before";
 }
 
-TEST(NodeTarget, WhatIsLostAndWhatIsNotOurs) {
-  EXPECT_TRUE(is_lost(Status::io("read failed", EIO)));
-  EXPECT_TRUE(is_lost(Status(Code::kUnavailable, "does not exist", ENOENT)));
-  EXPECT_TRUE(is_lost(Status::corrupt("both superblocks are damaged")));
-  EXPECT_FALSE(is_lost(Status(Code::kUnavailable, "another process uses it", EAGAIN)));
-  EXPECT_FALSE(is_lost(Status::invalid("target belongs to another node")));
-  EXPECT_FALSE(is_lost(Status::unsupported("a newer version")));
-  EXPECT_FALSE(is_lost(Status(Code::kInvalid, "may not be opened", EACCES)));
+TEST(NodeTarget, DescriptorsAreNoFaultOfATarget) {
   EXPECT_EQ(refusal(0, "x", Status(Code::kOverloaded, "descriptors", EMFILE)).exit_code,
             kExitEnvironment);
 }

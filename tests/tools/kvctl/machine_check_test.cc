@@ -128,6 +128,55 @@ TEST(CheckMachine, KnowsFolders) {
   EXPECT_TRUE(wrong(facts).empty()) << "none was looked at";
 }
 
+LocalTarget target_of(TargetFate fate, uint64_t bytes, const std::string& why = "") {
+  return {.path = "/dev/nvme1n1", .fate = fate, .there = true, .bytes = bytes, .why = why};
+}
+
+// Goal: memory is judged for the drives that there are, and not for --target-bytes.
+TEST(CheckMachine, JudgesMemoryForTheTargetsThatThereAre) {
+  constexpr uint64_t kDriveBytes = 3840755982336;  // of 3.84 TB
+  MachineFacts facts = right();
+  for (uint32_t t = 0; t < 4; ++t)
+    facts.targets.list.push_back(target_of(TargetFate::kFormatted, kDriveBytes));
+  EXPECT_EQ(only(facts, Severity::kError), "memory");
+  EXPECT_NE(wrong(facts)[0].cause.find("targets: 14651"), std::string::npos)
+      << wrong(facts)[0].cause;
+  facts.targets.list[0].bytes = 0;  // lost, or not known: as one of the others
+  EXPECT_EQ(only(facts, Severity::kError), "memory");
+  for (LocalTarget& target : facts.targets.list)
+    target.bytes = kGiB;
+  EXPECT_TRUE(wrong(facts).empty());
+  facts.machine.memory_available_bytes = 512 * kGiB;
+  for (LocalTarget& target : facts.targets.list)
+    target.bytes = kDriveBytes;
+  EXPECT_TRUE(wrong(facts).empty()) << "and it says how much it takes";
+}
+
+// Goal: a finding for each target, from varved's own words to one cause and one remedy.
+TEST(CheckMachine, KnowsTargets) {
+  MachineFacts facts = right();
+  for (const TargetFate fate :
+       {TargetFate::kUsed, TargetFate::kFormatted, TargetFate::kMade, TargetFate::kLeftOut}) {
+    facts.targets.list = {target_of(fate, kGiB)};
+    EXPECT_TRUE(wrong(facts).empty()) << static_cast<int>(fate);
+  }
+  facts.targets.list = {target_of(TargetFate::kRefused, kGiB, "mounted: busy; unmount it")};
+  EXPECT_EQ(only(facts, Severity::kError), "target 0");
+  EXPECT_EQ(wrong(facts)[0].cause, "/dev/nvme1n1: mounted: busy");
+  EXPECT_EQ(wrong(facts)[0].remedy, "unmount it");
+  EXPECT_TRUE(wrong(facts, NodeHere::kYes).empty()) << "a node says itself how its targets are";
+  facts.targets.list = {target_of(TargetFate::kRefused, kGiB, "a newer version wrote it")};
+  EXPECT_NE(wrong(facts)[0].remedy, "");
+  facts.targets.list = {target_of(TargetFate::kLost, kGiB, "cannot be opened; check the drive")};
+  EXPECT_EQ(only(facts, Severity::kError), "target 0");
+  EXPECT_NE(wrong(facts)[0].cause.find("a start goes on without it"), std::string::npos);
+  EXPECT_EQ(wrong(facts)[0].remedy, "check the drive");
+  facts.targets.unseen = true;
+  EXPECT_EQ(only(facts, Severity::kNote), "targets");
+  facts.targets.problem = "/data/domain.salt is missing; restore it";
+  EXPECT_EQ(only(facts, Severity::kError), "identity");
+}
+
 // Goal: a node that runs is not judged by what the operator's shell may do.
 TEST(CheckMachine, LeavesToANodeWhatItsOwnLimitsAre) {
   MachineFacts facts = right();

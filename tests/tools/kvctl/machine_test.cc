@@ -59,10 +59,9 @@ TEST_F(Looking, LeavesNothingInTheFolder) {
   EXPECT_GT(facts.free_bytes, 0u);
   EXPECT_EQ(facts.first_bytes, 4 * kGiB);
   EXPECT_TRUE(std::filesystem::is_empty(folder + "/data"));
-  write("/data/targets.list", "x");
-  const FolderFacts made =
-      look_at_machine(folder, with_data(folder + "/data"), NodeHere::kNo).folders.at(0);
-  EXPECT_EQ(made.first_bytes, 0u);
+  const FolderFacts running =
+      look_at_machine(folder, with_data(folder + "/data"), NodeHere::kYes).folders.at(0);
+  EXPECT_EQ(running.first_bytes, 0u);
 }
 
 TEST_F(Looking, LooksAtTheParentOfWhatIsNotThereYet) {
@@ -101,7 +100,7 @@ TEST_F(Looking, TakesNoFolderForAbsentThatIsThere) {
   EXPECT_EQ(data.look_errno, EACCES);
 }
 
-// Goal: the folders of targets that are named, each once, and not what is no file.
+// Goal: the folders of targets that are files, each once, with what a start makes there.
 TEST_F(Looking, LooksWhereNamedTargetsLie) {
   ServerConfig config = with_data(folder);
   for (const char* name : {"a", "b", "c"})
@@ -109,7 +108,6 @@ TEST_F(Looking, LooksWhereNamedTargetsLie) {
   write("/b/there.dat", "x");
   config.target_paths = {folder + "/a/0.dat", folder + "/a/1.dat", folder + "/b/there.dat",
                          folder + "/b/new.dat", folder + "/c"};
-  config.create_targets = true;
   const auto folders = look_at_machine(folder, config, NodeHere::kNo).folders;
   ASSERT_EQ(folders.size(), 3u);
   EXPECT_EQ(folders[0].first_bytes, 0u) << "they lie elsewhere";
@@ -117,25 +115,27 @@ TEST_F(Looking, LooksWhereNamedTargetsLie) {
   EXPECT_EQ(folders[1].check, "targets");
   EXPECT_EQ(folders[1].first_bytes, 2 * config.target_bytes);
   EXPECT_EQ(folders[2].first_bytes, config.target_bytes);
-  // Expect: a new node makes them unasked, one that was here before does not.
-  config.create_targets = false;
-  EXPECT_EQ(look_at_machine(folder, config, NodeHere::kNo).folders[1].first_bytes,
-            2 * config.target_bytes);
-  write("/targets.list", "x");
-  EXPECT_EQ(look_at_machine(folder, config, NodeHere::kNo).folders[1].first_bytes, 0u);
+}
+
+// Goal: the data folder is known however it is written, also where it is not there yet.
+TEST_F(Looking, KnowsTheDataFolderByAnotherName) {
+  ServerConfig config = with_data(folder + "/new/");
+  config.target_paths = {folder + "/new/0.dat", folder + "/./new/1.dat"};
+  const auto folders = look_at_machine(folder, config, NodeHere::kNo).folders;
+  ASSERT_EQ(folders.size(), 1u);
+  EXPECT_EQ(folders[0].first_bytes, 2 * config.target_bytes);
 }
 
 // Goal: what nobody makes is missed, and nothing is tried in its place.
-TEST_F(Looking, MissesFoldersAndDrivesOfTargetsThatAreNotThere) {
+TEST_F(Looking, MissesFoldersOfTargetsThatAreNotThere) {
   ServerConfig config = with_data(folder);
   config.target_paths = {folder + "/missing/0.dat", "/dev/no-such-drive"};
-  const auto folders = look_at_machine(folder, config, NodeHere::kNo).folders;
-  ASSERT_EQ(folders.size(), 3u);
-  EXPECT_EQ(folders[1].place, "");
-  EXPECT_EQ(folders[1].look_errno, ENOENT);
-  EXPECT_EQ(folders[2].place, "");
-  EXPECT_EQ(folders[2].look_errno, ENODEV);
-  EXPECT_FALSE(folders[2].tried);
+  const MachineFacts facts = look_at_machine(folder, config, NodeHere::kNo);
+  ASSERT_EQ(facts.folders.size(), 2u);
+  EXPECT_EQ(facts.folders[1].place, "");
+  EXPECT_EQ(facts.folders[1].look_errno, ENOENT);
+  ASSERT_EQ(facts.targets.list.size(), 2u);
+  EXPECT_EQ(facts.targets.list[1].fate, TargetFate::kRefused);
 }
 
 // Goal: the addresses and tokens are those of the settings.
