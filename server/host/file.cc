@@ -41,6 +41,8 @@ std::string place_of(const std::string& path) {
 constexpr off_t kConfigBytesMax = 64 * 1024;
 
 constexpr std::string_view kMetricsBegin = "# HELP ";
+// Metrics are for whoever may look into their folder, as they are for whoever reaches --http.
+constexpr mode_t kOwnersMode = 0600, kMetricsMode = 0644;
 constexpr off_t kCutBytesMax = 16 * 1024 * 1024;
 
 bool is_zeros(int fd) {
@@ -104,6 +106,33 @@ std::string no_secret(const std::string& path, const struct stat& info) {
   const uint32_t mode = info.st_mode & 07777u;
   if ((mode & 077u) == 0 || (mode == 0440 && is_credential(path))) return {};
   return " may be read or written by others; chmod 600 it";
+}
+
+int32_t replace_with(const std::string& path, std::string_view content, Durability durability,
+                     mode_t mode) {
+  VARVE_ASSERT(!path.empty());
+  const bool durable = durability == Durability::kPowerCut;
+  const std::string temporary = path + kNewSuffix;
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kOwnersMode);
+  if (fd < 0) return errno;
+  // Whatever the umask; a file system that has no modes has its own.
+  if (mode != kOwnersMode) (void)::fchmod(fd, mode);
+  int32_t error = write_all(fd, content);
+  if (error == 0 && durable && ::fsync(fd) != 0) error = errno;
+  if (::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    return error;
+  }
+  if (!durable) return 0;
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const int folder_fd =
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_fd < 0) return errno;
+  if (::fsync(folder_fd) != 0) error = errno;
+  ::close(folder_fd);
+  return error;
 }
 
 }  // namespace
@@ -176,27 +205,7 @@ Failure load_config(const std::string& config_file, std::string* text) {
 }
 
 int32_t replace_file(const std::string& path, std::string_view content, Durability durability) {
-  VARVE_ASSERT(!path.empty());
-  const bool durable = durability == Durability::kPowerCut;
-  const std::string temporary = path + kNewSuffix;
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return errno;
-  int32_t error = write_all(fd, content);
-  if (error == 0 && durable && ::fsync(fd) != 0) error = errno;
-  if (::close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    return error;
-  }
-  if (!durable) return 0;
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
-  const int folder_fd =
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_fd < 0) return errno;
-  if (::fsync(folder_fd) != 0) error = errno;
-  ::close(folder_fd);
-  return error;
+  return replace_with(path, content, durability, kOwnersMode);
 }
 
 Failure check_metrics(const std::string& path) {
@@ -213,7 +222,7 @@ Failure check_metrics(const std::string& path) {
 Failure replace_metrics(const std::string& path, std::string_view content) {
   VARVE_ASSERT(content.starts_with(kMetricsBegin));  // or the next one would be refused
   if (Failure failure = check_metrics(path); !failure.ok()) return failure;
-  const int32_t error = replace_file(path, content, Durability::kNone);
+  const int32_t error = replace_with(path, content, Durability::kNone, kMetricsMode);
   if (error == 0) return {};
   return environment("--metrics-file " + path + " is not written" + errno_suffix(error) +
                      "; free space, or give a path in a folder that exists and may be written");

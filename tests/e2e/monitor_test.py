@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the real varved says of itself over HTTP, and whether the dashboard asks for what there is.
+"""What the real varved says of itself over HTTP, and whether dashboard and alerts ask for it.
 
 Usage: monitor_test.py PATH_OF_VARVED. Every daemon listens on ports that the system chooses.
 """
@@ -16,6 +16,8 @@ import varved_test
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DASHBOARD = os.path.join(ROOT, "deploy", "grafana", "varve.json")
+RULES = os.path.join(ROOT, "deploy", "prometheus", "varve.rules.yml")
+MANUAL = os.path.join(ROOT, "docs", "OPERATIONS.md")
 SUFFIXES = re.compile(r"_(bucket|sum|count)$")
 
 
@@ -37,6 +39,34 @@ def labels_of(text):
 
 def names_of(text):
     return {line.split(" ")[2] for line in text.split("\n") if line.startswith("# TYPE")}
+
+
+def asked_of_dashboard():
+    with open(DASHBOARD, encoding="utf-8") as file:
+        dashboard = json.load(file)
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+
+
+def alerts():
+    """Each alert's name, expression and lines, of a file that is written one key a line."""
+    with open(RULES, encoding="utf-8") as file:
+        blocks = re.split(r"^ +- alert: ", file.read(), flags=re.MULTILINE)[1:]
+    expression = re.compile(r"^ +expr: (.*)$", re.MULTILINE)
+    return [(block.split("\n")[0], expression.search(block).group(1), block) for block in blocks]
+
+
+def unknown_of(expression, text):
+    """What an expression asks for that the text does not have: names, and values of labels."""
+    names = names_of(text)
+    out = []
+    for name, given in re.findall(r"\b(varve_[a-z0-9_]+)(?:{([^}]*)})?", expression):
+        if name not in names and SUFFIXES.sub("", name) not in names:
+            out.append(name)
+        for pair in re.findall(r'\w+="[^"]*"', given):
+            row = re.compile(rf"^{name}{{[^}}]*\b{re.escape(pair)}", re.MULTILINE)
+            if not row.search(text):
+                out.append(f"{name}{{{pair}}}")
+    return out
 
 
 class MonitorTest(unittest.TestCase):
@@ -93,16 +123,48 @@ class MonitorTest(unittest.TestCase):
 
     def test_the_dashboard_asks_for_numbers_that_there_are(self):
         _, address = self.start()
-        names = names_of(get(address, "/metrics")[1])
-        with open(DASHBOARD, encoding="utf-8") as file:
-            dashboard = json.load(file)
-        asked = [target["expr"] for panel in dashboard["panels"]
-                 for target in panel.get("targets", [])]
+        text = get(address, "/metrics")[1]
+        asked = asked_of_dashboard()
         self.assertGreater(len(asked), 20)
         for expression in asked:
-            for name in re.findall(r"\bvarve_[a-z0-9_]+", expression):
-                self.assertTrue(name in names or SUFFIXES.sub("", name) in names,
-                                f"{name} in {expression} is no metric of varved")
+            self.assertEqual(unknown_of(expression, text), [], expression)
+        self.assertEqual(unknown_of('varve_x{a="b"} + varve_degraded{reason="x"}', text),
+                         ["varve_x", 'varve_x{a="b"}', 'varve_degraded{reason="x"}'])
+
+    def test_alerts_ask_for_numbers_that_there_are(self):
+        _, address = self.start()
+        text = get(address, "/metrics")[1]
+        labels = labels_of(text)
+        self.assertGreater(len(alerts()), 5)
+        for name, expression, block in alerts():
+            self.assertEqual(unknown_of(expression, text), [], name)
+            there = {"instance"}.union(*(by.split(", ") for by in
+                                         re.findall(r"\bby \(([^)]*)\)", expression)))
+            first = re.search(r"\bvarve_\w+", expression)
+            if first and not expression.startswith(("sum", "max")):
+                there |= labels[first.group()]
+            for label in re.findall(r"\$labels\.(\w+)", block):
+                self.assertIn(label, there, name)
+            self.assertRegex(block, r"labels: {severity: (page|ticket)}\n")
+
+    def test_the_manual_says_of_each_alert_what_to_do(self):
+        with open(MANUAL, encoding="utf-8") as file:
+            manual = file.read()
+        rows = re.search(r"\n## Alerts\n(.*?)\n## ", manual, re.DOTALL).group(1)
+        self.assertEqual(re.findall(r"^\| `(Varve\w+)` \|", rows, re.MULTILINE),
+                         [name for name, _, _ in alerts()])
+        for name, _, block in alerts():
+            self.assertIn(f'runbook: "OPERATIONS.md, Alerts, {name}"\n', block)
+
+    def test_the_rules_are_yaml(self):
+        try:
+            import yaml  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("PyYAML is not installed")
+        with open(RULES, encoding="utf-8") as file:
+            rules = yaml.safe_load(file)["groups"][0]["rules"]
+        self.assertEqual([(rule["alert"], rule["expr"]) for rule in rules],
+                         [(name, expression) for name, expression, _ in alerts()])
 
     def test_the_curves_of_the_dashboard_can_be_told_apart(self):
         _, address = self.start()

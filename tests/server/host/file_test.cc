@@ -158,6 +158,23 @@ TEST(HostFile, MetricsReplaceMetricsAnEmptyFileOrNothing) {
   EXPECT_EQ(content, text);
 }
 
+// Goal: a collector that runs as somebody else can read them, whatever the umask (the unit's is
+// 0077), and nothing else that is written so.
+TEST(HostFile, MetricsAreForWhoeverMayLookIntoTheirFolder) {
+  test::HostFolder folder;
+  const auto mode_of = [&](const char* name) {
+    struct stat info = {};
+    EXPECT_EQ(::stat((folder.path() + "/" + name).c_str(), &info), 0) << name;
+    return info.st_mode & 0777;
+  };
+  const mode_t before = ::umask(0077);
+  EXPECT_TRUE(replace_metrics(folder.path() + "/m.prom", "# HELP varve_a A.\n").ok());
+  EXPECT_EQ(replace_file(folder.path() + "/secret", "x", Durability::kNone), 0);
+  ::umask(before);
+  EXPECT_EQ(mode_of("m.prom"), 0644u);
+  EXPECT_EQ(mode_of("secret"), 0600u);
+}
+
 // They are not flushed: the next start must not be refused for it.
 TEST(HostFile, MetricsReplaceTheZerosThatAPowerCutLeaves) {
   test::HostFolder folder;
