@@ -1,7 +1,7 @@
 # What a machine that runs Varve gets from `cmake --install BUILD --prefix P`, besides the library
 # of cmake/library.cmake (alone: --component library; these alone: --component programs): varved,
 # kvctl and kvbench, what completes kvctl in a shell, the unit, its settings to start from, the
-# dashboard and the operator's manual. They have to be built before: varved kvctl kvbench.
+# dashboard, the alerts, the control plane's messages and the operator's manual. They have to be built before: varved kvctl kvbench.
 include(GNUInstallDirs)
 
 # Sanitized programs are for tests.
@@ -40,6 +40,10 @@ install(FILES ${unit} DESTINATION lib/systemd/system COMPONENT programs)
 # Settings to start from. What an operator made of them in /etc is no business of an installation.
 install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/varved.toml
               ${CMAKE_SOURCE_DIR}/deploy/grafana/varve.json
+              ${CMAKE_SOURCE_DIR}/deploy/prometheus/varve.rules.yml
         DESTINATION ${share}/varve COMPONENT programs)
+# As it is included: proto/ is the folder that a compiler of it is given.
+install(FILES ${CMAKE_SOURCE_DIR}/proto/varve/v1/control.proto
+        DESTINATION ${share}/varve/proto/varve/v1 COMPONENT programs)
 install(FILES ${CMAKE_SOURCE_DIR}/docs/OPERATIONS.md ${CMAKE_SOURCE_DIR}/LICENSE
         DESTINATION ${share}/doc/varve COMPONENT programs)

@@ -101,7 +101,22 @@ class InstallTest(unittest.TestCase):
                     os.path.join(self.prefix, "share", "varve", "varved.toml"))
         self.assertIn('data = "/var/lib/varve"', shown)
         self.assertIn("varve_degraded", self.read("share", "varve", "varve.json"))
+        self.assertIn("alert: VarveDown", self.read("share", "varve", "varve.rules.yml"))
         self.assertIn("Apache License", self.read("share", "doc", "varve", "LICENSE"))
+
+    def test_the_messages_of_the_control_plane_compile(self):
+        root = os.path.join(self.prefix, "share", "varve", "proto")
+        out = self.path("control.bin")
+        run("protoc", "-I", root, "--descriptor_set_out=" + out, "varve/v1/control.proto")
+        with open(out, "rb") as f:
+            self.assertIn(b"GetStatusRequest", f.read())
+
+    def test_what_is_installed_without_symbols_runs(self):
+        prefix = self.path("stripped")
+        run("cmake", "--install", BUILD, "--prefix", prefix, "--component", "programs", "--strip")
+        program = os.path.join(prefix, "bin", "kvctl")
+        self.assertLess(os.path.getsize(program), os.path.getsize(self.program("kvctl")) / 2)
+        self.assertIn("--help", run(program, "--help"))
 
     def test_the_shells_get_what_kvctl_says(self):
         for shell, path in (("bash", "bash-completion/completions/kvctl"),

@@ -1,8 +1,11 @@
 // The table against itself and against the two texts that people read: the settings of
 // docs/OPERATIONS.md and the example of a file, deploy/systemd/varved.toml. Both are what this test
-// writes from the table; where they differ it says where the right text lies.
+// writes from the table, and so is the manual's table of sizes from what varved reckons with; where
+// they differ it says where the right text lies.
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -108,14 +111,82 @@ std::string table_text() {
   return out;
 }
 
-TEST(Table, TheDocumentSaysTheSame) {
+// What stands in the manual between this mark and the next end.
+std::string marked(const std::string& mark) {
   const std::string text = read_all("docs/OPERATIONS.md");
-  const std::string begin = "<!-- of server/config/table.cc -->\n", end = "<!-- end -->";
+  const std::string begin = "<!-- " + mark + " -->\n", end = "<!-- end -->";
   const size_t from = text.find(begin);
-  ASSERT_NE(from, std::string::npos);
-  const std::string there =
-      text.substr(from + begin.size(), text.find(end, from) - from - begin.size());
-  EXPECT_TRUE(there == table_text()) << kept("settings.md", table_text());
+  EXPECT_NE(from, std::string::npos) << mark;
+  if (from == std::string::npos) return {};
+  return text.substr(from + begin.size(), text.find(end, from) - from - begin.size());
+}
+
+TEST(Table, TheDocumentSaysTheSame) {
+  EXPECT_TRUE(marked("of server/config/table.cc") == table_text())
+      << kept("settings.md", table_text());
+}
+
+struct NodeSize {
+  uint32_t targets = 0;
+  const char* drive = "";
+  uint64_t drive_bytes = 0;
+  const char* scheme = "";
+  uint32_t shards = 0;
+};
+// Drives have the sizes that are sold.
+constexpr NodeSize kNodeSizes[] = {
+    {4, "1 GiB (the default)", kGiB, "1+0", 2},  {4, "960 GB", 960197124096, "1+0", 4},
+    {4, "3.84 TB", 3840755982336, "1+0", 8},     {4, "3.84 TB", 3840755982336, "2+1", 8},
+    {8, "3.84 TB", 3840755982336, "4+2", 16},    {8, "7.68 TB", 7681501126656, "4+2", 16},
+    {12, "15.36 TB", 15362991415296, "8+3", 16},
+};
+
+std::string sizes_text() {
+  std::string out =
+      "| targets | `--scheme` | `--shards` | memory beside `--dram-bytes` | descriptors |\n"
+      "|---|---|--:|--:|--:|\n";
+  for (const NodeSize& size : kNodeSizes) {
+    ServerConfig config;
+    config.targets = size.targets;
+    config.scheme = *Scheme::parse(size.scheme);
+    config.shards = size.shards;
+    char memory[32];
+    std::snprintf(memory, sizeof(memory), "%.1f GiB",
+                  static_cast<double>(memory_need(config, size.targets * size.drive_bytes)) / kGiB);
+    out += "| " + std::to_string(size.targets) + " of " + size.drive + " | " + size.scheme + " | " +
+           std::to_string(size.shards) + " | " + memory + " | " +
+           std::to_string(descriptor_need(config).full) + " |\n";
+  }
+  return out;
+}
+
+TEST(Table, TheDocumentSaysWhatNodesTake) {
+  EXPECT_TRUE(marked("of memory_need() and descriptor_need()") == sizes_text())
+      << kept("sizes.md", sizes_text());
+}
+
+// As a heading is named in a link to it.
+std::string anchor_of(const std::string& heading) {
+  std::string anchor;
+  for (const char letter : heading) {
+    if (letter == ' ' || letter == '-') anchor += '-';
+    if (std::isalnum(static_cast<unsigned char>(letter)) != 0) {
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    }
+  }
+  return anchor;
+}
+
+TEST(Table, TheDocumentListsItsChapters) {
+  const std::string text = read_all("docs/OPERATIONS.md");
+  std::string contents;
+  for (size_t at = 0; (at = text.find("\n## ", at)) != std::string::npos; at += 4) {
+    const size_t from = at + 4;
+    const std::string heading = text.substr(from, text.find('\n', from) - from);
+    contents += (contents.empty() ? "[" : ",\n[") + heading + "](#" + anchor_of(heading) + ")";
+  }
+  contents += "\n";
+  EXPECT_TRUE(marked("contents") == contents) << kept("contents.md", contents);
 }
 
 std::string wrapped(const std::string& text) {

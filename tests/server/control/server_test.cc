@@ -83,6 +83,21 @@ TEST(ControlServer, TakenAddressIsRefusedByName) {
   EXPECT_FALSE(Server::open(nowhere, node, clock));
 }
 
+// Goal: a probe needs no token, where every call does.
+TEST(ControlServer, HealthNeedsNoToken) {
+  FakeIngress node;
+  const SystemClock clock;
+  Options guarded = any_port();
+  guarded.token = "a token of operators";
+  auto server = Server::open(guarded, node, clock);
+  ASSERT_TRUE(server);
+  EXPECT_EQ(health_of(**server, ""), 2);
+  auto stub = v1::Control::NewStub(channel_to(**server));
+  grpc::ClientContext context;
+  v1::GetStatusResponse out;
+  EXPECT_EQ(stub->GetStatus(&context, {}, &out).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
 TEST(ControlServer, HealthFollowsWhatItIsTold) {
   FakeIngress node;
   const SystemClock clock;
