@@ -1,7 +1,8 @@
 # What a machine that runs Varve gets from `cmake --install BUILD --prefix P`, besides the library
 # of cmake/library.cmake (alone: --component library; these alone: --component programs): varved,
 # kvctl and kvbench, what completes kvctl in a shell, the unit, its settings to start from, the
-# dashboard, the alerts, the control plane's messages and the operator's manual. They have to be built before: varved kvctl kvbench.
+# dashboard, the alerts, the control plane's messages and the operator's manual. They have to be
+# built before: varved kvctl kvbench.
 include(GNUInstallDirs)
 
 # Sanitized programs are for tests.
