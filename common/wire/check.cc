@@ -229,6 +229,7 @@ Status check(const Data& body) {
 
 Status check(const Pulled& body) {
   if (!is_code(body.code)) return Status::invalid("PULLED: unknown code");
+  if ((body.tiers & ~kTierBits) != 0) return Status::invalid("PULLED: unknown tier");
   if (!all_zero(body.reserved)) return Status::invalid("PULLED: reserved field");
   if (body.count > kIdsMax) return Status::invalid("PULLED: count over its limit");
   return {};

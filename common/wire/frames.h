@@ -22,8 +22,9 @@ inline constexpr uint32_t kHoldsMax = 1024;  // of one HELD
 inline constexpr uint32_t kWhole = ~0u;      // CANCEL, FENCED: the whole op, not one extent of it
 // Feature bits; negotiation drops unknown ones.
 inline constexpr uint64_t kFeatureCore = 1;
-inline constexpr uint64_t kFeatureEach = 2;  // MATCH of each
-inline constexpr uint64_t kFeatures = kFeatureCore | kFeatureEach;
+inline constexpr uint64_t kFeatureEach = 2;   // MATCH of each
+inline constexpr uint64_t kFeatureTiers = 4;  // PULLED says tiers
+inline constexpr uint64_t kFeatures = kFeatureCore | kFeatureEach | kFeatureTiers;
 
 enum class FrameType : uint8_t {
   kHello = 1,    // client, first on every lane
@@ -82,6 +83,11 @@ enum class LostState : uint8_t { kLost = 1, kLate = 2 };
 enum class HoldKind : uint8_t { kLease = 1, kReservation = 2, kPull = 3, kFollow = 4 };
 enum class PurgeKind : uint8_t { kBlocks = 1, kLineage = 2, kDomain = 3 };
 enum class TierKind : uint8_t { kNone = 0, kDram = 1, kFlash = 2, kObject = 3 };
+constexpr uint8_t tier_bit(TierKind tier) {
+  return static_cast<uint8_t>(1u << static_cast<uint32_t>(tier));
+}
+inline constexpr uint8_t kTierBits =
+    tier_bit(TierKind::kDram) | tier_bit(TierKind::kFlash) | tier_bit(TierKind::kObject);
 
 struct Hello {  // then token[token_bytes], name[name_bytes]
   uint16_t version_min = kVersion, version_max = kVersion;
@@ -296,7 +302,8 @@ static_assert(sizeof(Data) == 64);
 struct Pulled {  // then codes[count]: per block a Code (kOk: every extent asked for was sent),
                  // zero-padded to 8
   uint8_t code = 0;
-  uint8_t reserved[3] = {};
+  uint8_t tiers = 0;  // tier_bit of where extents that were sent had been; kFeatureTiers, else 0
+  uint8_t reserved[2] = {};
   uint32_t count = 0;
 };
 static_assert(sizeof(Pulled) == 8);

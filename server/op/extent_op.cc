@@ -267,6 +267,10 @@ void ExtentOp::finish(Status status) {
   if (status.ok() && stage_ != Stage::kLost && !at_.ahead) {
     (from_dram_ ? metrics.pull_bytes_dram : metrics.pull_bytes_flash).add(at_.bytes);
     if (!from_dram_ && !read_here_) metrics.pull_bytes_shared.add(at_.bytes);
+    if (at_.part != nullptr) {
+      const auto tier = from_dram_ ? wire::TierKind::kDram : wire::TierKind::kFlash;
+      at_.part->tiers |= wire::tier_bit(tier);
+    }
   }
   const Begin was = at_;
   // Left out for being slow, and needed now that another has failed: it is to be read after all.

@@ -227,6 +227,7 @@ struct PullPart : Part {
   Nanos first_wanted_ns = 0;  // absolute
   Nanos layer_ns = 0;
   uint8_t* codes = nullptr;  // out, by position: Code
+  uint8_t tiers = 0;         // out: wire::tier_bit of where extents that were sent had been
   // Set by the session, never cleared in flight, and nothing is ordered by it (ADR-0001, "Cancel").
   std::atomic<bool> cancelled{false};
   // Session-side services for the home, called by posting the structs above to session_reactor:

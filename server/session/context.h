@@ -182,6 +182,7 @@ struct SessionScope {
   Task& task;
   uint64_t id = 0;
   uint32_t domain = kDomainDefault;
+  uint64_t features = 0;           // that both ends know
   DomainCounts* counts = nullptr;  // of it, for a session
   class Lane* urgent = nullptr;
   std::string client;  // its name, printable

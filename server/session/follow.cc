@@ -278,6 +278,7 @@ void Requests::send_extent(Follow& follow, uint32_t position) {
     data_out_.send(send);
   }
   ++block.next;
+  follow.pull->tiers |= wire::tier_bit(wire::TierKind::kDram);
   scope_.context.metrics.follow_extents.add();
   scope_.context.metrics.follow_bytes.add(extent_bytes);
 }
@@ -366,6 +367,7 @@ void Requests::on_follow_part(Part& part) {
   VARVE_ASSERT(follow.is_asked[part.shard]);
   VARVE_ASSERT(pull.parts_out > 0);
   self.credit_.take_back(pull_part.credit_unused_bytes);
+  pull.tiers |= pull_part.tiers;
   follow.is_asked[part.shard] = false;
   --pull.parts_out;
   for (uint32_t i = pull_part.begin; i < pull_part.end; ++i) {

@@ -68,6 +68,7 @@ void LiveSession::open(const Open& open, Lane& urgent, DomainPool<LiveSession>& 
   leaving_ = false;
   scope_.id = open.id;
   scope_.domain = open.domain;
+  scope_.features = open.features;
   scope_.urgent = &urgent;
   scope_.ending = false;
   scope_.failure = Status();

@@ -27,7 +27,8 @@ class LiveSession final : public Task, public LaneUser {
     uint64_t secret = 0;
     uint32_t domain = kDomainDefault;
     uint64_t credit_bytes = 0;
-    std::string client;  // printable
+    uint64_t features = 0;  // that both ends know
+    std::string client;     // printable
   };
   void open(const Open& open, Lane& urgent, DomainPool<LiveSession>& pool);
   void attach(uint32_t lane_index, Lane& lane);
@@ -41,6 +42,7 @@ class LiveSession final : public Task, public LaneUser {
   uint64_t id() const { return scope_.id; }
   uint64_t secret() const { return secret_; }
   uint32_t domain() const { return scope_.domain; }
+  uint64_t features() const { return scope_.features; }
   uint64_t number() const { return number_; }
   SessionRow row() const;
 

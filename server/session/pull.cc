@@ -79,6 +79,7 @@ void Requests::begin_pull(PendingPull& request, Nanos deadline_ns) {
   SessionContext& context = scope_.context;
   ++pulls_;
   request.timed_out = request.lease_over = false;
+  request.tiers = 0;
   request.sent_bytes = 0;
   request.follow = nullptr;
   request.hold = ++context.hold_last;
@@ -125,6 +126,7 @@ PullPart& Requests::fill_part(PendingPull& request, uint32_t shard, uint32_t ran
   part.format = request.format;
   part.rank = rank;
   part.lease_over = false;
+  part.tiers = 0;
   part.codes = request.codes.data();
   part.cancelled.store(false, std::memory_order_relaxed);
   part.deliver_data = on_data;
@@ -241,6 +243,7 @@ void Requests::on_pull_part(Part& part) {
     self.stop_pull(request);
   }
   self.credit_.take_back(pull_part.credit_unused_bytes);
+  request.tiers |= pull_part.tiers;
   for (uint32_t i = pull_part.begin; i < pull_part.end; ++i) {
     uint8_t& code = request.codes[request.ids.positions[i]];
     if (code != kNoCode) continue;
@@ -265,6 +268,7 @@ void Requests::answer_pull(PendingPull& request) {
     }
   }
   body.count = request.lease_over ? 0 : request.ids.count;
+  if ((scope_.features & wire::kFeatureTiers) != 0) body.tiers = request.tiers;
   if (request.follow == nullptr) learn(request);  // a follow is as fast as its pusher
   count_pull(request);
   scope_.reply(context.encoder().pulled(request.op, body, {request.codes.data(), body.count}));

@@ -92,6 +92,7 @@ struct PendingPull : RequestBase {
   std::array<BlockLane, wire::kIdsMax> lane_of_block;
   bool timed_out = false;
   bool lease_over = false;  // at one of its homes, when that looked
+  uint8_t tiers = 0;        // of its parts, and of what a follow sent itself
   uint64_t sent_bytes = 0;
   uint64_t lane_bytes = 0;  // in links now: their memory is its homes'
   Timer deadline;           // then, once it is stopped, the bound of its drain

@@ -180,6 +180,7 @@ void Table::hello_urgent(Lane& lane, uint64_t op, const wire::HelloView& view, u
   } while (open.secret == 0);
   open.domain = domain;
   open.credit_bytes = std::min(view.body.pull_credit_bytes, context_.options.credit_bytes_max);
+  open.features = view.body.features & wire::kFeatures;
   open.client = printable_name(view.name);
   session->open(open, lane, sessions_);
   welcome(lane, op, view.body, *session);

@@ -536,7 +536,9 @@ void ScriptedDaemon::answer_pull(const Received& received) {
     const auto some = std::span(rows).subspan(at);
     send(0, encoder_.lost(received.op, some.first(std::min<size_t>(some.size(), wire::kLostMax))));
   }
-  send(0, encoder_.pulled(received.op, {}, codes));
+  wire::Pulled pulled;
+  pulled.tiers = options_.tiers;
+  send(0, encoder_.pulled(received.op, pulled, codes));
 }
 
 void ScriptedDaemon::on_cancel(const Received& received) {

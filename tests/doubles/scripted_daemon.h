@@ -30,6 +30,7 @@ class ScriptedDaemon final : private ListenerUser {
     uint64_t boot_id = 1;
     uint32_t k = 1, m = 0;
     uint64_t features = wire::kFeatures;
+    uint8_t tiers = 0;  // what PULLED says
     uint32_t lease_ms_max = 60000;
     uint32_t grants_max = wire::kIdsMax;          // per RESERVE; the others are refused with kQuota
     uint32_t pulls_max = 64, attempts_max = 256;  // named in HELLO_OK and held to

@@ -196,6 +196,9 @@ TEST(Check, EnumsAndCodesAreKnown) {
   EXPECT_FALSE(accepts(Matched(), [](Matched& b) { b.code = kCodeCount; }));
   EXPECT_FALSE(accepts(Reserved(), [](Reserved& b) { b.code = kCodeCount; }));
   EXPECT_FALSE(accepts(Pulled(), [](Pulled& b) { b.code = kCodeCount; }));
+  EXPECT_FALSE(accepts(Pulled(), [](Pulled& b) { b.tiers = 1; }));
+  EXPECT_FALSE(accepts(Pulled(), [](Pulled& b) { b.tiers = 0x10; }));
+  EXPECT_TRUE(accepts(Pulled(), [](Pulled& b) { b.tiers = kTierBits; }));
   EXPECT_FALSE(accepts(Committed(), [](Committed& b) { b.code = kCodeCount; }));
   EXPECT_FALSE(accepts(Aborted(), [](Aborted& b) { b.code = kCodeCount; }));
   EXPECT_FALSE(accepts(Released(), [](Released& b) { b.code = kCodeCount; }));

@@ -35,6 +35,19 @@ TEST(Encode, EveryFrameHasItsGoldenBytes) {
   }
 }
 
+// Packed by hand from docs/WIRE.md: the golden PULLED but for the tiers, DRAM and flash.
+TEST(Encode, APulledThatSaysTiersHasThemAtOne) {
+  std::string expected = golden_vectors().at("PULLED");
+  expected.replace(2 * (16 + 1), 2, "06");
+  std::vector<std::byte> buffer(kHeadBytesMax);
+  Encoder encoder(buffer);
+  Pulled pulled;
+  pulled.code = static_cast<uint8_t>(Code::kCancelled);
+  pulled.tiers = tier_bit(TierKind::kDram) | tier_bit(TierKind::kFlash);
+  const uint8_t codes[] = {0, 8, 0};
+  EXPECT_EQ(to_hex(encoder.pulled(10, pulled, codes)), expected);
+}
+
 // Packed by hand from docs/WIRE.md: the golden MATCH but for what is asked for.
 TEST(Encode, AMatchOfEachIsAMatchWithAOneAtTwelve) {
   std::string expected = golden_vectors().at("MATCH");

@@ -14,6 +14,8 @@
 namespace varve {
 namespace {
 
+constexpr uint8_t kDramBit = wire::tier_bit(wire::TierKind::kDram);
+constexpr uint8_t kFlashBit = wire::tier_bit(wire::TierKind::kFlash);
 constexpr uint64_t kBlockReads = 4;  // one lead and three extents in the default format
 
 void evict_from_dram(Rig& rig, const std::vector<uint32_t>& blocks) {
@@ -38,6 +40,7 @@ TEST(Pull, DeliversResidentBlocksWithoutADeviceRead) {
   rig.expect_bytes(*pull, {1, 2, 3});
   EXPECT_EQ(rig.flash.lead_reads + rig.flash.extent_reads, 0u);
   EXPECT_EQ(rig.context->metrics.pull_bytes_dram.value(), 3 * rig.table().block_bytes);
+  EXPECT_EQ(pull->part.tiers, kDramBit);
   rig.expect_at_rest();
 }
 
@@ -51,6 +54,7 @@ TEST(Pull, DeliversBlocksFromFlashAndKeepsThemResident) {
     rig.finish(*pull);
     rig.expect_bytes(*pull, {1, 2});
     expect_all(*pull, Code::kOk);
+    EXPECT_EQ(pull->part.tiers, round == 0 ? kFlashBit : kDramBit);
   }
   EXPECT_EQ(rig.flash.lead_reads, 2u) << "header and first extent in one read";
   EXPECT_EQ(rig.flash.extent_reads, 2 * (kBlockReads - 1)) << "the second pull reads nothing";
@@ -98,6 +102,7 @@ TEST(Pull, CutsLargeExtentsIntoFramesInOrder) {
   rig.start(*pull);
   rig.finish(*pull);
   rig.expect_bytes(*pull, {1, 2});
+  EXPECT_EQ(pull->part.tiers, kDramBit | kFlashBit);
   rig.expect_at_rest();
 }
 

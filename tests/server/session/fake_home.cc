@@ -291,6 +291,8 @@ void FakeHome::pull(PullPart& part) {
     const uint32_t position = part.request->positions[i];
     const bool have = stored.count({part.request->ids[position], part.rank, part.domain}) > 0;
     part.codes[position] = static_cast<uint8_t>(have ? Code::kOk : Code::kUnavailable);
+    const auto tier = known.find(part.request->ids[position]);
+    if (have && tier != known.end()) part.tiers |= wire::tier_bit(tier->second);
   }
   pulls_.push_back(std::move(pull));
   list_items(*pulls_.back());

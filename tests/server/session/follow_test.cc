@@ -242,7 +242,12 @@ TEST(Follow, TheRestComesFromTheHomeAfterTheCommit) {
   EXPECT_EQ(pair.commit(1), Code::kOk);
   EXPECT_EQ(pair.follower.answer(op), nullptr);
   pair.follower.credit(7 * kBlockBytes);
+  for (const BaseId& id : pair.ids)
+    world.homes[0]->known[id] = wire::TierKind::kFlash;
   EXPECT_EQ(pair.codes(op), (Codes{Code::kOk, Code::kOk}));
+  // Expect: some out of its push's memory, the rest as its home says.
+  EXPECT_EQ(pair.follower.wait<wire::PulledView>(op).body.tiers,
+            wire::tier_bit(wire::TierKind::kDram) | wire::tier_bit(wire::TierKind::kFlash));
   world.run_for(10 * kMillisecond);
   EXPECT_EQ(pair.arrived(op).size(), 2 * kExtents);
   EXPECT_FALSE(world.homes[0]->wants_got.empty());

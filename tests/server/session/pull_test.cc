@@ -115,6 +115,24 @@ TEST(Pull, MissingBlocksHaveTheirCodeAndTheOthersCome) {
   }
 }
 
+TEST(Pull, TheTiersOfAllHomesAreToldWhoeverKnowsThem) {
+  World world(2);
+  Pulling pull(world, 10);
+  const auto tiers = [&](TestClient& client, uint32_t format) {
+    return client.wait<wire::PulledView>(client.pull(format, pull.ids)).body.tiers;
+  };
+  const uint8_t dram = wire::tier_bit(wire::TierKind::kDram);
+  EXPECT_EQ(tiers(pull.client, pull.format), dram);
+  world.home_of(pull.ids[3]).known[pull.ids[3]] = wire::TierKind::kFlash;
+  EXPECT_EQ(tiers(pull.client, pull.format), dram | wire::tier_bit(wire::TierKind::kFlash));
+  world.home_of(pull.ids[3]).known[pull.ids[3]] = wire::TierKind::kDram;
+  EXPECT_EQ(tiers(pull.client, pull.format), dram) << "each pull by itself";
+  // Expect: to a client of before they are a reserved field, which is zero.
+  TestClient old(world, 1, 64 * kMiB, "", wire::kFeatureCore | wire::kFeatureEach);
+  EXPECT_EQ(old.welcome.features & wire::kFeatureTiers, 0u);
+  EXPECT_EQ(tiers(old, old.register_format(small_format())), 0);
+}
+
 TEST(Pull, AHomeThatFailsCostsItsBlocksOnly) {
   World world(2);
   Pulling pull(world, 10);

@@ -110,10 +110,12 @@ wire::Hello TestClient::hello(uint64_t credit_bytes) {
 }
 
 TestClient::TestClient(World& owner, uint32_t bulk_lanes, uint64_t credit_bytes,
-                       const std::string& token)
+                       const std::string& token, uint64_t features)
     : world(owner), format(small_format()), token_(token), buffer_(kHeadBytesMax) {
   urgent = std::make_unique<ClientLane>(world, world.connect());
-  urgent->send(encoder().hello(next_op, hello(credit_bytes), token_bytes(), "test"));
+  wire::Hello greeting = hello(credit_bytes);
+  greeting.features = features;
+  urgent->send(encoder().hello(next_op, greeting, token_bytes(), "test"));
   const wire::HelloOkView view = wait<wire::HelloOkView>(next_op++);
   welcome = view.body;
   for (uint32_t i = 0; i < bulk_lanes; ++i)

@@ -150,7 +150,7 @@ class ClientLane final : public LinkUser {
 class TestClient {
  public:
   TestClient(World& world, uint32_t bulk_lanes = 1, uint64_t credit_bytes = 64 * kMiB,
-             const std::string& token = "");
+             const std::string& token = "", uint64_t features = wire::kFeatures);
   ~TestClient();
   static wire::Hello hello(uint64_t credit_bytes = 64 * kMiB);
   void connect_bulk(uint32_t index);
