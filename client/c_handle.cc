@@ -1,8 +1,6 @@
 // Handle: the lock, the fork, the close, and what each event means to C callers.
 #include "client/c_handle.h"
 
-#include <unistd.h>
-
 #include "client/wait.h"
 
 namespace varve {
@@ -45,7 +43,7 @@ const char* Handle::Call::why() const {
   }
 }
 
-Handle::Handle(const ClientOptions& options) : pid_(getpid()), options_(options) {}
+Handle::Handle(const ClientOptions& options) : options_(options) {}
 
 Status Handle::open(const ClientOptions& options, std::unique_ptr<Handle>& out) {
   std::unique_ptr<Handle> handle(new Handle(options));
@@ -57,10 +55,6 @@ Status Handle::open(const ClientOptions& options, std::unique_ptr<Handle>& out) 
 Handle::~Handle() {
   VARVE_ASSERT(!is_forked());  // H1: varve_free leaves it alone
   static_cast<void>(close());
-}
-
-bool Handle::is_forked() const {
-  return getpid() != pid_;
 }
 
 // Waiting calls return because their ops end, or because they look for kClosing.

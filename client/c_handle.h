@@ -4,7 +4,7 @@
 // is, which layout it uses, under which tag it is asked for. Thread rule: any thread; what is
 // written here lies under one lock, which the client's thread takes for each event, so nobody waits
 // for that thread while holding it. Invariants:
-//   H1 in a process other than the one that opened it no member but pid_ is looked at.
+//   H1 in a process other than the one that opened it no member but mark_ is looked at.
 //   H2 once close() returned no call is inside, and the client's thread is gone.
 //   H3 a layout lives until the last op that uses it has ended.
 #pragma once
@@ -15,6 +15,7 @@
 #include <mutex>
 
 #include "client/c_tags.h"
+#include "client/fork_mark.h"
 #include "client/varve.h"
 #include "client/varve_c.h"
 
@@ -64,7 +65,7 @@ class Handle final : public varve_client, private EventWatch {
   };
   static Status open(const ClientOptions& options, std::unique_ptr<Handle>& out);
   ~Handle() override;
-  bool is_forked() const;
+  bool is_forked() const { return mark_.is_forked(); }
   Status close();
 
   Client& client() { return *client_; }
@@ -116,7 +117,7 @@ class Handle final : public varve_client, private EventWatch {
   bool is_closing() const { return (inside_.load() & kClosing) != 0; }
 
   static constexpr uint32_t kClosing = 1u << 31;
-  const int pid_;
+  const ForkMark mark_;
   const ClientOptions options_;
   SystemClock clock_;
   std::atomic<uint32_t> inside_{0};  // calls; kClosing

@@ -52,9 +52,10 @@
 // with VARVE_UNSUPPORTED. Structs without struct_size never change.
 //
 // Fork. In a child of the process that opened it a client is dead: every call answers VARVE_FORKED
-// and touches nothing of the parent's, varve_free does nothing; open another one there. Copies of
-// its descriptors stay open in the child until exec or exit, so that the daemon notices the
-// parent's end only then.
+// and touches nothing of the parent's, varve_free does nothing; open another one there. A call
+// knows by a page that the system empties in a child: a load, no system call. A child of vfork()
+// shares that page with its parent and may call nothing here. Copies of a client's descriptors stay
+// open in the child until exec or exit, so that the daemon notices the parent's end only then.
 #pragma once
 
 #include <stddef.h>

@@ -103,7 +103,7 @@ EXCEPTIONS = [
     ("client/c_handle.h", "a lock", "the border where C callers' threads meet the client's"),
     ("client/c_handle.h", "an atomic", "counts the calls inside for a close that waits"),
     ("client/c_handle.cc", "a lock", "the border where C callers' threads meet the client's"),
-    ("client/c_handle.cc", "a header of system calls", "the process id: a forked child is refused"),
+    ("client/fork_mark.cc", "a header of system calls", "the process id, where no page tells"),
     ("client/peek.h", "an atomic", "what a scheduler's thread reads without waiting"),
     ("client/wait.h", "a clock", "bounds the caller's wait, outside of any decision"),
     ("tools/demo/ceiling.cc", "has no test", "it is two processes; tools/dev demo is its test"),
