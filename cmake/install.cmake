@@ -4,6 +4,7 @@
 # dashboard, the alerts, the control plane's messages and the operator's manual. They have to be
 # built before: varved kvctl kvbench.
 include(GNUInstallDirs)
+include(cmake/relative.cmake)
 
 # Sanitized programs are for tests.
 if(NOT TARGET varved OR NOT TARGET kvctl OR NOT TARGET kvbench OR VARVE_SANITIZE OR VARVE_FUZZ)

@@ -4,6 +4,7 @@
 # C++ interface would tie them to our compiler and to all headers below client/varve.h.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+include(cmake/relative.cmake)
 
 # Bytes of C11 and C++ callers depend on it: raised when a program that was linked against an
 # earlier libvarve would not work any more, never before 1.0 without a word in CHANGELOG.md.
