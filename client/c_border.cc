@@ -22,6 +22,8 @@ static_assert(kFirstBytes<varve_push_request> == 96);
 static_assert(kFirstBytes<varve_purge_request> == 40);
 static_assert(kFirstBytes<varve_completion> == 200);
 // Those without struct_size never change.
+static_assert(sizeof(varve_options) == 896 && sizeof(varve_stats) == 336);
+static_assert(sizeof(varve_completion) == 208);
 static_assert(sizeof(varve_hold) == 104);
 static_assert(sizeof(varve_blocks) == 40);
 static_assert(sizeof(varve_layer_layout) == 32);

@@ -51,6 +51,12 @@ varve_status border(Body body) noexcept {
 // The bytes that the first version of a struct had. One that grew says here what it had then.
 template <class T>
 inline constexpr uint32_t kFirstBytes = sizeof(T);
+template <>
+inline constexpr uint32_t kFirstBytes<varve_options> = 888;
+template <>
+inline constexpr uint32_t kFirstBytes<varve_stats> = 312;
+template <>
+inline constexpr uint32_t kFirstBytes<varve_completion> = 200;
 
 // Whether *to is of a version that we know how to write.
 template <class T>

@@ -6,9 +6,10 @@ namespace varve {
 
 namespace {
 
-constexpr uint64_t kCapabilities =
-    VARVE_CAN_MATCH | VARVE_CAN_EXISTS | VARVE_CAN_PULL | VARVE_CAN_FOLLOW | VARVE_CAN_PUSH |
-    VARVE_CAN_BUFFERS | VARVE_CAN_PURGE | VARVE_CAN_HOLDS | VARVE_CAN_BREAKER | VARVE_CAN_TCP;
+constexpr uint64_t kCapabilities = VARVE_CAN_MATCH | VARVE_CAN_EXISTS | VARVE_CAN_PULL |
+                                   VARVE_CAN_FOLLOW | VARVE_CAN_PUSH | VARVE_CAN_BUFFERS |
+                                   VARVE_CAN_PURGE | VARVE_CAN_HOLDS | VARVE_CAN_BREAKER |
+                                   VARVE_CAN_TCP | VARVE_CAN_BOUNCE | VARVE_CAN_PULL_TIERS;
 
 static_assert(static_cast<int>(SessionState::kConnecting) == VARVE_STATE_CONNECTING);
 static_assert(static_cast<int>(SessionState::kReady) == VARVE_STATE_READY);
@@ -46,6 +47,7 @@ varve_stats stats_of(const ClientCounters& c) {
   VARVE_COPY(identity_changes), VARVE_COPY(connects), VARVE_COPY(disconnects);
   VARVE_COPY(timeouts), VARVE_COPY(cancels), VARVE_COPY(discarded_bytes);
   VARVE_COPY(breaker_opens), VARVE_COPY(breaker_answers), VARVE_COPY(breaker_probes);
+  VARVE_COPY(bounced_ops), VARVE_COPY(bounced_bytes), VARVE_COPY(bounce_waits);
 #undef VARVE_COPY
   return s;
 }

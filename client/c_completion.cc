@@ -8,6 +8,10 @@ namespace {
 static_assert(static_cast<int>(wire::TierKind::kDram) == VARVE_TIER_DRAM);
 static_assert(static_cast<int>(wire::TierKind::kFlash) == VARVE_TIER_FLASH);
 static_assert(static_cast<int>(wire::TierKind::kObject) == VARVE_TIER_OBJECT);
+static_assert(wire::tier_bit(wire::TierKind::kDram) == VARVE_FROM_DRAM);
+static_assert(wire::tier_bit(wire::TierKind::kFlash) == VARVE_FROM_FLASH);
+static_assert(wire::tier_bit(wire::TierKind::kObject) == VARVE_FROM_OBJECT);
+static_assert(Event::kTierRebuilt == VARVE_FROM_REBUILT);
 static_assert(static_cast<int>(wire::HoldKind::kLease) == VARVE_HOLD_LEASE);
 static_assert(static_cast<int>(wire::HoldKind::kReservation) == VARVE_HOLD_GRANT);
 static_assert(static_cast<int>(wire::HoldKind::kPull) == VARVE_HOLD_PULL);
@@ -135,6 +139,7 @@ varve_completion completion_of(const Event& event, const HandleOp& op) {
   }
   c.tag_count = static_cast<uint32_t>(event.granted.size());
   c.hold_count = event.holds.size();
+  c.tier_mask = event.tier_mask;
   Lists(event).give(c);
   return c;
 }

@@ -12,7 +12,16 @@ namespace varve {
 
 namespace {
 
-enum class Kind : uint8_t { kText, kNumber, kNumberOrNone, kSwitch, kBytes, kNanos, kLog };
+enum class Kind : uint8_t {
+  kText,
+  kNumber,
+  kNumberOrNone,
+  kSwitch,
+  kBytes,
+  kBytesOrNone,
+  kNanos,
+  kLog
+};
 
 struct Field {
   std::string_view name;
@@ -42,6 +51,7 @@ constexpr Field kFields[] = {
     VARVE_FIELD(fence_ns_max, kNanos),
     VARVE_FIELD(ping_interval_ns, kNanos),
     VARVE_FIELD(log_level, kLog),
+    VARVE_FIELD(bounce_bytes, kBytesOrNone),
 };
 #undef VARVE_FIELD
 
@@ -88,6 +98,9 @@ Result<uint64_t> parse(Kind kind, std::string_view text) {
     case Kind::kNumberOrNone:
       if (text == "none") return uint64_t{VARVE_NONE};
       return parse_number(text, kNoUnits);
+    case Kind::kBytesOrNone:
+      if (text == "none") return uint64_t{VARVE_NONE};
+      return parse_number(text, kByteUnits);
     case Kind::kBytes:
       return parse_number(text, kByteUnits);
     case Kind::kNanos:
@@ -171,6 +184,8 @@ Status client_options(const varve_options& from, ClientOptions& to, LogLevel& lo
   take(from.reconnect_ns_max, to.reconnect_ns_max);
   take(from.fence_ns_max, to.fence_ns_max);
   take(from.ping_interval_ns, to.ping_interval_ns);
+  const bool bounces = from.bounce_bytes != VARVE_NONE;
+  if (from.bounce_bytes != 0) to.bounce_bytes = bounces ? from.bounce_bytes : 0;
   return Status();
 }
 

@@ -125,7 +125,7 @@ Result<std::unique_ptr<ClientCore>> ThreadedClient::open_core() {
   try {
     return ClientCore::open(env_, *reactor_, options_);
   } catch (const std::bad_alloc&) {
-    return Status::internal("client: no memory for parity and rebuild scratch");
+    return Status::internal("client: no memory for scratch (parity, rebuild, bounce)");
   }
 }
 

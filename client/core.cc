@@ -96,6 +96,17 @@ Event ClientOp::event(Event::Kind kind) const {
   return e;
 }
 
+void PieceSend::put(const BoundLayout& layout, const Bounce::Bytes& of, Columns& room) {
+  uint32_t& count = request.payload_count;
+  bytes = of.length;
+  if (room.empty()) {
+    bytes = layout.pieces(of.slot, of.extent, of.offset, of.length, request.payload, &count);
+  } else {
+    count = Bounce::fill(layout, of, room, request.payload);
+    bounce.swap(room);
+  }
+}
+
 Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
     : reactor_(reactor),
       options_(options),
@@ -103,6 +114,7 @@ Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
       pieces_(kPieceSendsMax),
       parity_scratch_(options.parity_scratch_bytes),
       rebuild_scratch_(options.rebuild_scratch_bytes),
+      bounce_(options.bounce_bytes),
       hedge_budget_(options.hedge_percent),
       breaker_(options.breaker_failures, options.breaker_probe_ns),
       gather_(std::make_unique_for_overwrite<std::byte[]>(size_t{kDataMax} * kColumnBytes)),
@@ -127,6 +139,9 @@ Core::~Core() {
 
 Result<RegionId> Core::register_memory(void* data, uint64_t bytes) {
   if (data == nullptr || bytes == 0) return Status::invalid("register_memory: an empty region");
+  if (bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(data)) {
+    return Status::invalid("register_memory: it reaches beyond the last address");
+  }
   const auto free = std::find(regions_.begin(), regions_.end(), nullptr);
   if (free == regions_.end() && regions_.size() >= kRegionsMax) {
     return Status::overloaded("register_memory: 4096 regions are registered");
@@ -235,7 +250,8 @@ Result<OpId> Core::begin_pull(PullRequest request, std::vector<Attempt> attempts
   const auto rest = static_cast<uint32_t>(layers.size()) - request.layer_first;
   if (request.layer_count == 0) request.layer_count = rest;
   if (request.layer_count > rest) return Status::invalid("pull: more layers than the format has");
-  VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, layers, request.slots, regions_));
+  VARVE_TRY(auto layout,
+            BoundLayout::bind(*request.layout, layers, request.slots, regions_, bounce_.rule()));
   VARVE_TRY(const OpId id, admit());
   return adopt(std::make_unique<ClientPullOp>(*this, id, std::move(request), std::move(layout),
                                               std::move(attempts)));
@@ -248,7 +264,7 @@ Result<OpId> Core::push(PushRequest request) {
   VARVE_RETURN_IF_ERROR(check_ids(request.ids.size(), request.slots.size()));
   if (request.layout == nullptr) return Status::invalid("push: no layout");
   VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, format->format.ranks[request.rank],
-                                           request.slots, regions_));
+                                           request.slots, regions_, bounce_.rule()));
   VARVE_TRY(const OpId id, admit());
   auto push = std::make_unique<ClientPushOp>(*this, id, std::move(request), std::move(layout));
   pushes_.emplace(std::pair(push->deadline_ns(), id), push.get());
@@ -316,6 +332,7 @@ void Core::give_piece(PieceSend* piece) {
   VARVE_ASSERT(piece->op != nullptr && pieces_.used() > 0);
   piece->op = nullptr;
   parity_scratch_.give(piece->parity);
+  bounce_.give(piece->bounce);
   pieces_.give(piece);
   wake_pushes();
 }
@@ -365,7 +382,8 @@ void Core::close() {
 bool Core::at_rest() const {
   const bool fenced = !closing_ || session_.quiet();
   return ops_.empty() && reaper_.dead.empty() && pieces_.used() == 0 &&
-         parity_scratch_.used() == 0 && rebuild_scratch_.used() == 0 && leases_.empty() && fenced;
+         parity_scratch_.used() == 0 && rebuild_scratch_.used() == 0 && bounce_.used() == 0 &&
+         leases_.empty() && fenced;
 }
 
 const ClientCounters& Core::counters() const {

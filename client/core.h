@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "client/bounce.h"
 #include "client/breaker.h"
 #include "client/hedge.h"
 #include "client/layout.h"
@@ -133,7 +134,11 @@ struct PieceSend {
   SendRequest request;
   ClientPushOp* op = nullptr;
   uint32_t bytes = 0;
-  Columns parity;  // what it carries if not the caller's memory
+  Columns parity;  // what it carries if not the caller's memory, or
+  Columns bounce;  // a copy of it
+
+  // All of them as a copy, where there is room for one, else as many as so many pieces cover.
+  void put(const BoundLayout& layout, const Bounce::Bytes& of, Columns& room);
 };
 
 class Core final : public ClientCore, private SessionUser {
@@ -190,6 +195,7 @@ class Core final : public ClientCore, private SessionUser {
   void wake_pushes();
   Scratch& parity_scratch() { return parity_scratch_; }
   Scratch& rebuild_scratch() { return rebuild_scratch_; }
+  Bounce& bounce() { return bounce_; }
   HedgeBudget& hedge_budget() { return hedge_budget_; }
   // A column for each data position, for the use of one call.
   ByteSpan gather() { return {gather_.get(), size_t{kDataMax} * kColumnBytes}; }
@@ -255,6 +261,7 @@ class Core final : public ClientCore, private SessionUser {
   Pool<PieceSend> pieces_;
   Scheme scheme_;  // of the newest session
   Scratch parity_scratch_, rebuild_scratch_;
+  Bounce bounce_;
   HedgeBudget hedge_budget_;
   Breaker breaker_;
   std::unique_ptr<std::byte[]> gather_;

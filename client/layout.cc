@@ -20,14 +20,48 @@ bool layer_end(const LayerLayout& layer, uint32_t slot, uint64_t segment_bytes, 
   return !__builtin_add_overflow(at, segment_bytes, end);
 }
 
+// Which region holds a buffer as a whole, of regions that may lie in each other: of those that
+// begin before it the one that reaches furthest.
+class RegionSearch {
+ public:
+  explicit RegionSearch(const BoundLayout::Regions& regions) {
+    for (size_t i = 0; i < regions.size(); ++i) {
+      if (regions[i] == nullptr) continue;
+      const auto begin = reinterpret_cast<uintptr_t>(regions[i]->data);
+      rows_.push_back({begin, begin + regions[i]->bytes, static_cast<RegionId>(i + 1)});
+    }
+    std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
+      return std::pair(a.begin, a.furthest) < std::pair(b.begin, b.furthest);
+    });
+    for (size_t i = 1; i < rows_.size(); ++i) {
+      if (rows_[i - 1].furthest <= rows_[i].furthest) continue;
+      rows_[i].furthest = rows_[i - 1].furthest;
+      rows_[i].region = rows_[i - 1].region;
+    }
+  }
+  RegionId holds(uintptr_t begin, uintptr_t end) const {  // 0: none does
+    auto row = std::upper_bound(rows_.begin(), rows_.end(), begin,
+                                [](uintptr_t at, const Row& r) { return at < r.begin; });
+    return row == rows_.begin() || (--row)->furthest < end ? 0 : row->region;
+  }
+
+ private:
+  struct Row {
+    uintptr_t begin = 0;
+    uintptr_t furthest = 0;  // end of `region`, of those up to this one
+    RegionId region = 0;
+  };
+  std::vector<Row> rows_;
+};
+
 }  // namespace
 
 Result<BoundLayout> BoundLayout::bind(const Layout& layout, std::span<const LayerSpec> layers,
-                                      std::span<const uint32_t> slots,
-                                      const std::vector<std::unique_ptr<Region>>& regions) {
+                                      std::span<const uint32_t> slots, const Regions& regions,
+                                      Outside outside) {
   if (!layout.buffers.empty()) {
     if (!layout.layers.empty()) return Status::invalid("layout: layers or buffers, not both");
-    return bind_buffers(layout.buffers, layers, slots, regions);
+    return bind_buffers(layout.buffers, layers, slots, regions, outside);
   }
   if (layout.layers.size() != layers.size()) {
     return Status::invalid("layout: its layer count differs from the format's rank");
@@ -66,7 +100,7 @@ void BoundLayout::use_region(RegionId region) {
 Result<BoundLayout> BoundLayout::bind_buffers(std::span<const LayerBuffer> buffers,
                                               std::span<const LayerSpec> layers,
                                               std::span<const uint32_t> slots,
-                                              const std::vector<std::unique_ptr<Region>>& regions) {
+                                              const Regions& regions, Outside outside) {
   const uint64_t slot_count = buffers.size() / layers.size();
   if (slot_count * layers.size() != buffers.size()) {
     return Status::invalid("buffers: one for each of the rank's layers, block by block");
@@ -77,28 +111,39 @@ Result<BoundLayout> BoundLayout::bind_buffers(std::span<const LayerBuffer> buffe
   BoundLayout bound;
   for (const LayerSpec& layer : layers)
     bound.layers_.push_back({nullptr, 0, 0, layer.bytes, layer.bytes});
-  RegionId last = 0;  // neighbours mostly lie in one region
+  const RegionSearch search(regions);
+  std::vector<bool> used(regions.size() + 1);
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].bytes != layers[i % layers.size()].bytes) {
       return Status::invalid("buffers: one has not the bytes of its layer");
     }
-    auto* data = static_cast<std::byte*>(buffers[i].data);
-    const auto holds = [&](RegionId id) {
-      const Region* region = regions[id - 1].get();
-      if (region == nullptr || data < region->data) return false;
-      const auto offset = static_cast<uint64_t>(data - region->data);
-      return offset <= region->bytes && buffers[i].bytes <= region->bytes - offset;
-    };
-    if (last == 0 || !holds(last)) {
-      last = 0;
-      for (RegionId id = 1; id <= regions.size() && last == 0; ++id)
-        last = holds(id) ? id : 0;
-      if (last == 0) return Status::invalid("buffers: one lies in no registered region");
-      bound.use_region(last);
+    const auto begin = reinterpret_cast<uintptr_t>(buffers[i].data);
+    uintptr_t end = 0;
+    if (begin == 0 || __builtin_add_overflow(begin, buffers[i].bytes, &end)) {
+      return Status::invalid("buffers: one has no address, or reaches beyond the last one");
     }
-    bound.buffers_.push_back(data);
+    const RegionId region = search.holds(begin, end);
+    if (region != 0) {
+      if (!used[region]) bound.regions_.push_back(region);
+      used[region] = true;
+    } else if (outside == Outside::kRefuse) {
+      return Status::invalid("buffers: one lies in no region; register it, or set bounce_bytes");
+    } else {
+      bound.outside_.resize(buffers.size());
+      bound.outside_[i] = true;
+    }
+    bound.buffers_.push_back(static_cast<std::byte*>(buffers[i].data));
   }
   return bound;
+}
+
+bool BoundLayout::bounces(uint32_t slot, const ExtentSpec& extent) const {
+  if (outside_.empty()) return false;
+  const size_t first = size_t{slot} * layers_.size() + extent.layer_first;
+  for (size_t i = first; i < first + extent.layer_count; ++i) {
+    if (outside_[i]) return true;
+  }
+  return false;
 }
 
 uint32_t BoundLayout::pieces(uint32_t slot, const ExtentSpec& extent, uint32_t offset,
@@ -139,19 +184,28 @@ uint32_t BoundLayout::pieces(uint32_t slot, const ExtentSpec& extent, uint32_t o
 ConstByteSpan BoundLayout::view(uint32_t slot, const ExtentSpec& extent, uint32_t offset,
                                 uint32_t length, ByteSpan scratch) const {
   VARVE_ASSERT(length > 0 && length <= scratch.size(), length, scratch.size());
+  iovec first;
+  uint32_t count = 0;
+  if (pieces(slot, extent, offset, length, {&first, 1}, &count) == length) {
+    return {static_cast<const std::byte*>(first.iov_base), length};
+  }
+  gather(slot, extent, offset, scratch.first(length));
+  return scratch.first(length);
+}
+
+void BoundLayout::gather(uint32_t slot, const ExtentSpec& extent, uint32_t offset,
+                         ByteSpan out) const {
+  VARVE_ASSERT(offset + out.size() <= extent.bytes, offset, out.size(), extent.bytes);
   iovec run[kPayloadPiecesMax];
-  for (uint32_t done = 0; done < length;) {
+  while (!out.empty()) {
     uint32_t count = 0;
-    const uint32_t covered = pieces(slot, extent, offset + done, length - done, run, &count);
-    if (done == 0 && count == 1 && covered == length) {
-      return {static_cast<const std::byte*>(run[0].iov_base), length};
-    }
+    offset += pieces(slot, extent, offset, static_cast<uint32_t>(out.size()), run, &count);
+    VARVE_ASSERT(count > 0);
     for (uint32_t i = 0; i < count; ++i) {
-      std::memcpy(scratch.data() + done, run[i].iov_base, run[i].iov_len);
-      done += static_cast<uint32_t>(run[i].iov_len);
+      std::memcpy(out.data(), run[i].iov_base, run[i].iov_len);
+      out = out.subspan(run[i].iov_len);
     }
   }
-  return scratch.first(length);
 }
 
 void BoundLayout::scatter(uint32_t slot, const ExtentSpec& extent, uint32_t offset,

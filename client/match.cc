@@ -47,7 +47,7 @@ bool ClientMatchOp::ask() {
     return false;
   }
   if (!core_.session().usable() || format->handle == 0 || !retry_now()) return false;
-  if (each() && (core_.session().hello().features & wire::kFeatureEach) == 0) {
+  if (each() && !core_.session().has_feature(wire::kFeatureEach)) {
     cancel(Status::unsupported("the daemon is too old to be asked of each id: a newer varved"));
     return false;
   }

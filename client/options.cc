@@ -21,6 +21,10 @@ Status check_options(const ClientOptions& o) {
       o.rebuild_scratch_bytes > kRebuildScratchBytesMax) {
     return Status::invalid("client: rebuild_scratch_bytes is 56 to 128 MiB");
   }
+  if (o.bounce_bytes != 0 &&
+      (o.bounce_bytes < kBounceBytesMin || o.bounce_bytes > kBounceBytesMax)) {
+    return Status::invalid("client: bounce_bytes is 1 MiB to 1 GiB, or none");
+  }
   if (o.hedge_percent > 100) return Status::invalid("client: hedge_percent is 0 to 100");
   if (o.breaker_failures > 0 && o.breaker_probe_ns == 0) {
     return Status::invalid("client: breaker_probe_ns is above 0");

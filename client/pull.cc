@@ -18,6 +18,7 @@ ClientPullOp::ClientPullOp(Core& core, OpId op, PullRequest request, BoundLayout
   VARVE_ASSERT(attempts_.empty() || attempts_.size() == blocks_.size(), attempts_.size());
   VARVE_ASSERT(!blocks_.empty() && request_.slots.size() == blocks_.size(), blocks_.size());
   VARVE_ASSERT(request_.layer_count > 0);
+  core_.count().bounced_ops += layout_.bounces() ? 1 : 0;
   core_.hold_regions(layout_, Core::Hold::kTake);
 }
 
@@ -219,9 +220,9 @@ void ClientPullOp::place(uint64_t op, const wire::Data& data, uint32_t payload_b
   const uint32_t slot = request_.slots[data.block];
   const uint32_t covered =
       layout_.pieces(slot, spec, data.offset, payload_bytes, where.pieces, &count);
-  // Too scattered for one receive, or bytes of layers that were not asked for.
+  // Too scattered for one receive, outside of every region, or of layers that nobody asked for.
   at.bounced = covered < payload_bytes || data.offset < wanted.begin ||
-               data.offset + payload_bytes > wanted.end;
+               data.offset + payload_bytes > wanted.end || layout_.bounces(slot, spec);
   where.count = at.bounced ? 0 : count;
   if (at.bounced) where.add(bounce.data(), payload_bytes);
   at.receiving = true;
@@ -253,6 +254,8 @@ void ClientPullOp::on_data(uint64_t op, const wire::Data& data, uint32_t payload
   if (at.bounced) {
     const auto* bounced = static_cast<const std::byte*>(where.pieces[0].iov_base);
     copy_out(data.block, data.extent, data.offset, {bounced, payload_bytes});
+    const bool outside = layout_.bounces(request_.slots[data.block], spec);
+    core_.count().bounced_bytes += outside ? payload_bytes : 0;
   }
   at.received += payload_bytes;
   if (at.received < spec.bytes) return;
@@ -325,6 +328,7 @@ bool ClientPullOp::receives(uint32_t block, uint32_t extent) const {
 void ClientPullOp::deliver(uint32_t block, uint32_t extent, std::span<std::byte* const> columns) {
   VARVE_ASSERT(misses(block, extent) && !receives(block, extent), block, extent);  // I8
   progress(block, extent).closed = true;
+  came_from(Event::kTierRebuilt);
   const uint32_t bytes = table().extents[extent].bytes;
   VARVE_ASSERT(columns.size() == columns_of(bytes), columns.size(), bytes);
   for (uint32_t c = 0; c < columns.size(); ++c) {
@@ -482,6 +486,7 @@ void ClientPullOp::take_pulled(const wire::PulledView& answer) {
     return cancel(Status::invalid("PULLED does not fit the pull"));
   }
   told_ = !whole_refusal;
+  came_from(answer.body.tiers);
   for (uint32_t i = 0; i < answer.codes.size(); ++i) {
     const uint8_t c = answer.codes[i];
     if (c != 0) fail_block(i, c < kCodeCount ? static_cast<Code>(c) : Code::kInternal);
@@ -563,6 +568,7 @@ void ClientPullOp::finish(Status status) {
   e.status = status;
   e.bytes = bytes_;
   e.first_layer_ns = first_layer_ns_;
+  e.tier_mask = tier_mask_;
   core_.finish(*this, std::move(e));
 }
 

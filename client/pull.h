@@ -39,6 +39,7 @@ class ClientPullOp final : public ClientOp {
   StripeIn::Sight sight(const StripeIn::Of& of) const;
   bool misses(uint32_t block, uint32_t extent) const;    // it is still to arrive
   bool receives(uint32_t block, uint32_t extent) const;  // a lane may write into it
+  void came_from(uint8_t tiers) { tier_mask_ |= tiers; }
   // What still comes of it is discarded.
   void close_extent(uint32_t block, uint32_t extent) { progress(block, extent).closed = true; }
   void deliver(uint32_t block, uint32_t extent, std::span<std::byte* const> columns);
@@ -120,6 +121,7 @@ class ClientPullOp final : public ClientOp {
   Status pulled_status_;
   Nanos first_layer_ns_ = 0;
   uint64_t bytes_ = 0;
+  uint8_t tier_mask_ = 0;
 };
 
 }  // namespace varve

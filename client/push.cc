@@ -16,6 +16,7 @@ ClientPushOp::ClientPushOp(Core& core, OpId op, PushRequest request, BoundLayout
       unsettled_(static_cast<uint32_t>(request_.ids.size())),
       open_(unsettled_) {
   VARVE_ASSERT(unsettled_ > 0 && request_.slots.size() == unsettled_, unsettled_);
+  core_.count().bounced_ops += layout_.bounces() ? 1 : 0;
   core_.hold_regions(layout_, Core::Hold::kTake);
 }
 
@@ -363,21 +364,32 @@ ClientPushOp::Sent ClientPushOp::send_piece(Window& window, uint32_t index,
   ClientSession& session = core_.session();
   const uint32_t length = std::min(kPayloadBytesMax, spec.bytes - window.offset);
   if (!session.can_send_bulk(lane, length)) return Sent::kNoRoom;
+  Columns bounce;
+  if (!take_bounce(index, spec, length, bounce)) return Sent::kNoRoom;
   PieceSend* piece = core_.take_piece();
-  if (piece == nullptr) return Sent::kNoRoom;
+  if (piece == nullptr) {
+    core_.bounce().give(bounce);
+    return Sent::kNoRoom;
+  }
   if (window.offset == 0) seal_entry(index, window.extent);
-  uint32_t count = 0;
-  const uint32_t covered = layout_.pieces(request_.slots[index], spec, window.offset, length,
-                                          piece->request.payload, &count);
-  piece->request.payload_count = count;
-  piece->bytes = covered;
+  piece->put(layout_, {request_.slots[index], spec, window.offset, length}, bounce);
+  core_.count().bounced_bytes += piece->bounce.empty() ? 0 : piece->bytes;
   wire::Extent head;
   head.extent = window.extent;
   head.offset = window.offset;
   head.stored_crc = blocks_[index].entries[window.extent].stored_crc;
   queue(*piece, window, index, head);
-  window.offset += covered;
+  window.offset += piece->bytes;
   return Sent::kAll;
+}
+
+// True: there is, or nothing of the extent lies outside of every region.
+bool ClientPushOp::take_bounce(uint32_t index, const ExtentSpec& spec, uint32_t length,
+                               Columns& out) {
+  if (!layout_.bounces(request_.slots[index], spec) || core_.bounce().take(length, out))
+    return true;
+  ++core_.count().bounce_waits;
+  return false;
 }
 
 void ClientPushOp::queue(PieceSend& piece, const Window& window, uint32_t index,

@@ -83,6 +83,7 @@ class ClientPushOp final : public ClientOp {
   Sent send_piece(Window& window, uint32_t block, const ExtentSpec& spec);
   Sent send_parity(Window& window, uint32_t block);  // of the stripe that the cursor's extent ends
   Sent send_parity_piece(Window& window, uint32_t block);
+  bool take_bounce(uint32_t index, const ExtentSpec& spec, uint32_t length, Columns& out);
   void queue(PieceSend& piece, const Window& window, uint32_t block, wire::Extent head);
   bool commit(Window& window, uint32_t block);
   void seal_entry(uint32_t block, uint32_t extent);

@@ -316,6 +316,7 @@ void Rebuild::take_pulled(Ask& ask, const wire::PulledView& answer) {
     return pull_.cancel(Status::invalid("PULLED does not fit the pull"));
   }
   answered(ask);
+  pull_.came_from(answer.body.tiers);
   // The pull's lease may have ended since; its blocks are still there.
   const bool leased = whole && code == Code::kTimedOut && pull_.forget_lease();
   bool any_again = leased;

@@ -229,6 +229,10 @@ void ClientSession::on_lane_message(Lane& lane, ConstByteSpan head, uint32_t pay
     return;
   }
   if (std::holds_alternative<wire::PongView>(frame->body)) return;
+  const auto* pulled = std::get_if<wire::PulledView>(&frame->body);
+  if (pulled != nullptr && pulled->body.tiers != 0 && !has_feature(wire::kFeatureTiers)) {
+    return drop(Status::invalid("PULLED says tiers, which HELLO_OK did not agree to"));
+  }
   user_.on_urgent(*frame);
 }
 

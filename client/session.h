@@ -57,6 +57,7 @@ class ClientSession {
   Status last_error() const { return last_error_; }
   const std::string& last_error_text() const { return last_error_text_; }
   const wire::HelloOk& hello() const { return hello_; }
+  bool has_feature(uint64_t feature) const { return (hello_.features & feature) != 0; }
   bool was_ready() const { return was_ready_; }
   uint32_t lanes() const { return bulk_count_; }
 

@@ -55,6 +55,9 @@ struct ClientOptions {
   // Sources and outcomes of rebuilding what a pull was told is lost. Full: the losses behind wait.
   // 56 MiB (the largest stripe of the widest scheme) to 128 MiB.
   uint64_t rebuild_scratch_bytes = 64 * kMiB;
+  // Copies of what is pushed from buffers outside of every region. Full: pushes wait until some of
+  // it has left. 1 MiB to 1 GiB; 0: such buffers are refused, of pulls too.
+  uint64_t bounce_bytes = 16 * kMiB;
   // Both become resident as a whole when the first session with a daemon that codes begins; false:
   // page by page as they are used, in the time of the pulls and pushes that use them first.
   bool populate_scratch = true;
@@ -92,7 +95,11 @@ struct LayerLayout {
   uint64_t segment_stride = 0;
 };
 // Or where they lie as one list of addresses, block by block: layer l of slot s is
-// buffers[s * layers + l], of exactly the layer's bytes, inside one registered region.
+// buffers[s * layers + l], of exactly the layer's bytes. One that does not lie in one registered
+// region as a whole bounces: lanes see a copy of its bytes, in memory of the client's, and the
+// caller's is touched by the client's thread only. That costs a copy and changes no rule: bytes to
+// push are copied when their turn comes, some time before the terminal event; pulled ones before
+// their layer is told of; and none after the terminal event (C2).
 struct LayerBuffer {
   void* data = nullptr;
   uint64_t bytes = 0;
@@ -261,7 +268,13 @@ struct Event {
   // times since submit, for planning and benchmarks
   Nanos first_layer_ns = 0, done_ns = 0;
   uint64_t bytes = 0;
+  // kPulled, kFollowed: where the daemon had what it sent, wire::tier_bit of each tier, and
+  // kTierRebuilt when some was rebuilt here from the rest of its stripe. None: nothing was sent, or
+  // the daemon does not tell.
+  static constexpr uint8_t kTierRebuilt = 1;
+  uint8_t tier_mask = 0;
 };
+static_assert((Event::kTierRebuilt & wire::kTierBits) == 0);
 
 enum class SessionState : uint8_t { kConnecting, kReady, kWaiting, kClosed };
 
@@ -285,6 +298,9 @@ struct ClientCounters {
   uint64_t connects = 0, disconnects = 0, timeouts = 0, cancels = 0, discarded_bytes = 0;
   // The breaker: how often it opened, matches that it answered, probes that it let through.
   uint64_t breaker_opens = 0, breaker_answers = 0, breaker_probes = 0;
+  // Buffers outside of every region: ops with some, bytes that were copied on their way, pushes
+  // that found bounce_bytes full.
+  uint64_t bounced_ops = 0, bounced_bytes = 0, bounce_waits = 0;
 };
 
 // One thread. Submits answer an OpId at once, or a Status when the request itself is wrong or a

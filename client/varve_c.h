@@ -145,13 +145,14 @@ VARVE_API const char* varve_last_error(void);
 #define VARVE_CAN_HOLDS (1ull << 7)
 #define VARVE_CAN_BREAKER (1ull << 8)
 #define VARVE_CAN_TCP (1ull << 16)
+#define VARVE_CAN_BOUNCE (1ull << 27)      // buffers outside of every region
+#define VARVE_CAN_PULL_TIERS (1ull << 38)  // tier_mask of pulls: where their blocks came from
 // Not set by this version:
 #define VARVE_CAN_SHM (1ull << 17)
 #define VARVE_CAN_RDMA (1ull << 18)
 #define VARVE_CAN_CUDA_REGIONS (1ull << 24)    // VARVE_MEMORY_CUDA
 #define VARVE_CAN_SHARED_REGIONS (1ull << 25)  // VARVE_MEMORY_SHARED
 #define VARVE_CAN_PREFETCH (1ull << 26)        // VARVE_MATCH_PREFETCH
-#define VARVE_CAN_BOUNCE (1ull << 27)          // buffers outside of every region
 // Nor set by this version, which has no call for them; what an engine does instead:
 #define VARVE_CAN_TOUCH (1ull << 32)        // a match or exists of the ids keeps them as recent
 #define VARVE_CAN_REPORT_BAD (1ull << 33)   // varve_purge_submit of the block, so that none has it
@@ -159,7 +160,6 @@ VARVE_API const char* varve_last_error(void);
 #define VARVE_CAN_PIN (1ull << 35)          // a lease, renewed while it is needed
 #define VARVE_CAN_SHOULD_LOAD (1ull << 36)  // the estimates of a match against its own prefill rate
 #define VARVE_CAN_READY_EVENT (1ull << 37)  // varve_push_layer once its event of the GPU has come
-#define VARVE_CAN_PULL_TIERS (1ull << 38)   // where pulled blocks came from; a match says before
 // Which of the above this build can do. Never fails.
 VARVE_API uint64_t varve_capabilities(void);
 
@@ -192,13 +192,18 @@ typedef struct varve_options {
   // Of the whole process, to stderr; default VARVE_LOG_WARN.
   uint32_t log_level;
   uint32_t reserved;  // 0
+  // Copies of what is pushed from buffers outside of every region: 1 MiB to 1 GiB, default 16 MiB,
+  // used when there are such. Full: pushes wait until some of it has left. VARVE_NONE: ops on such
+  // buffers, pulls too, end with VARVE_INVALID.
+  uint64_t bounce_bytes;
 } varve_options;
 enum { VARVE_LOG_DEBUG = 1, VARVE_LOG_INFO = 2, VARVE_LOG_WARN = 3, VARVE_LOG_ERROR = 4 };
 
 // Sets the field of that name from text, as engines have it in their own configuration. Bytes take
 // KiB, MiB, GiB; durations want ns, us, ms or s; log_level takes debug, info, warn, error;
-// hedge_percent and breaker_failures take none. VARVE_INVALID for an unknown name, a text that does
-// not parse or does not fit: *options is as before then. Fails: VARVE_INVALID, VARVE_INTERNAL.
+// hedge_percent, breaker_failures and bounce_bytes take none. VARVE_INVALID for an unknown name, a
+// text that does not parse or does not fit: *options is as before then. Fails: VARVE_INVALID,
+// VARVE_INTERNAL.
 VARVE_API varve_status varve_options_set(varve_options* options, const char* name,
                                          const char* text);
 
@@ -250,6 +255,9 @@ typedef struct varve_stats {
   // The breaker: how often it opened, matches that it answered, probes that it let through.
   uint64_t breaker_opens, breaker_answers, breaker_probes;
   uint64_t tags_forgotten;  // answers that made room for others, see varve_match_peek
+  // Buffers outside of every region: ops with some, bytes that were copied for that, and how often
+  // a push found bounce_bytes full. More than 0 where none is meant: a region is missing.
+  uint64_t bounced_ops, bounced_bytes, bounce_waits;
 } varve_stats;
 // Fails: the usual.
 VARVE_API varve_status varve_stats_read(varve_client* client, varve_stats* stats);
@@ -356,9 +364,11 @@ typedef struct varve_region_desc {
   void* data;
   uint64_t bytes;
 } varve_region_desc;
-// Set-up. The memory stays where it is until it is unregistered. Fails: the usual;
-// VARVE_UNSUPPORTED this kind of memory, or a field of a later version; VARVE_OVERLOADED 4096 are
-// registered.
+// Set-up. The memory stays where it is until it is unregistered. What is pushed from it has to be
+// readable, what is pulled into it writable; so has memory in no region. The library cannot look:
+// where it is not so the session is lost (VARVE_IO) or the process ends (SIGSEGV). Fails: the
+// usual; VARVE_UNSUPPORTED this kind of memory, or a field of a later version; VARVE_OVERLOADED
+// 4096 are registered.
 VARVE_API varve_status varve_region_register(varve_client* client, const varve_region_desc* desc,
                                              varve_region* region);
 // Set-up. Fails: the usual; VARVE_OVERLOADED while an op uses it: quiesce the op, then again.
@@ -388,9 +398,18 @@ VARVE_API varve_status varve_layout_define(varve_client* client, const varve_lay
 VARVE_API varve_status varve_layout_undefine(varve_client* client, varve_layout layout);
 
 // Instead of a layout: the address of each layer of each block, block by block, as engines have
-// them that move opaque chunks; the format then has one layer for each buffer of a block. Every
-// buffer lies inside one registered region and has exactly the layer's bytes: else the op ends with
-// VARVE_INVALID. Nothing is copied on the way.
+// them that move opaque chunks; the format then has one layer for each buffer of a block. A buffer
+// that is null or has not exactly the layer's bytes ends the op with VARVE_INVALID.
+//
+// Nothing of a buffer that lies in one region as a whole is copied on the way. Any other, also one
+// that lies in a region in part or in two, bounces: connections get a copy of its bytes, made in
+// memory of the library's, and only the client's thread touches the buffer. That is slower, bounded
+// (bounce_bytes) and counted (varve_stats), and changes nothing of what a caller may do when: what
+// is pushed is read after varve_push_layer, at some time before the op ends; a pulled layer is
+// written before it is told of as done. The memory is the caller's again when the op has ended, not
+// sooner, and nothing reads or writes it from then on, as said under Lifetime. Keeping it so long
+// is the caller's: of a region varve_region_unregister says when an op still uses it, of other
+// memory nobody does.
 typedef struct varve_buffer {
   void* data;
   uint64_t bytes;
@@ -654,7 +673,17 @@ typedef struct varve_completion {
   const varve_hold* holds;  // VARVE_DONE_HOLDS
   size_t hold_count;
   void* memory;  // the library's: of everything that this points to
+  // Pulls and follows: VARVE_FROM_*, where their blocks were when they were asked for; 0: nothing
+  // came, or the daemon is older than this question.
+  uint32_t tier_mask;
+  uint32_t reserved;
 } varve_completion;
+enum {                     // 1 << VARVE_TIER_*, and
+  VARVE_FROM_REBUILT = 1,  // some was lost or late, and made here from the rest of its stripe
+  VARVE_FROM_DRAM = 2,
+  VARVE_FROM_FLASH = 4,
+  VARVE_FROM_OBJECT = 8
+};
 
 // Readable while varve_poll has something; the client's, closed with it. -1 and a reason in
 // varve_last_error() when there is none. Fails: -1.

@@ -53,6 +53,7 @@ TEST_F(COptionsTest, EachIsSetByItsName) {
   EXPECT_EQ(set("fence_ns_max", "1s"), VARVE_OK);
   EXPECT_EQ(set("ping_interval_ns", "20s"), VARVE_OK);
   EXPECT_EQ(set("log_level", "error"), VARVE_OK);
+  EXPECT_EQ(set("bounce_bytes", "8MiB"), VARVE_OK);
   const ClientOptions out = read();
   EXPECT_EQ(out.address, "10.0.0.5:7440");
   EXPECT_EQ(out.token, "secret");
@@ -72,6 +73,18 @@ TEST_F(COptionsTest, EachIsSetByItsName) {
   EXPECT_EQ(out.fence_ns_max, kSecond);
   EXPECT_EQ(out.ping_interval_ns, 20 * kSecond);
   EXPECT_EQ(log_, LogLevel::kError);
+  EXPECT_EQ(out.bounce_bytes, 8 * kMiB);
+}
+
+TEST_F(COptionsTest, ACallerOfBeforeBouncesByDefaultAndCannotSayMore) {
+  options_.struct_size = 888;
+  EXPECT_EQ(set("bounce_bytes", "8MiB"), VARVE_UNSUPPORTED);
+  EXPECT_EQ(read().bounce_bytes, ClientOptions().bounce_bytes);
+}
+
+TEST_F(COptionsTest, BouncingCanBeSwitchedOff) {
+  EXPECT_EQ(set("bounce_bytes", "none"), VARVE_OK);
+  EXPECT_EQ(read().bounce_bytes, 0u);
 }
 
 TEST_F(COptionsTest, ABreakerCanBeSwitchedOff) {

@@ -83,6 +83,26 @@ TEST_F(CPullTest, ABlockThatIsNotThereIsAMissOfItsOwn) {
   EXPECT_TRUE(slot_holds(2, 2));
 }
 
+TEST_F(CPullTest, ItsEndSaysWhereTheBlocksCameFrom) {
+  open_ready();
+  put(1);
+  const auto mask = [&](uint8_t tiers, uint32_t struct_size) {
+    daemon_.call([tiers](ScriptedDaemon& d) { d.options().tiers = tiers; });
+    Completion done;
+    done.tier_mask = 77;  // not read, so not written either
+    done.struct_size = struct_size;
+    EXPECT_EQ(varve_wait(client_, pull(pull_of(0, 1)), kLong, &done), VARVE_OK);
+    EXPECT_EQ(done.status, VARVE_OK);
+    return done.tier_mask;
+  };
+  const uint32_t size = sizeof(varve_completion);
+  EXPECT_EQ(mask(0, size), 0u);
+  EXPECT_EQ(mask(wire::tier_bit(wire::TierKind::kDram), size), uint32_t{VARVE_FROM_DRAM});
+  EXPECT_EQ(mask(wire::kTierBits, size),
+            uint32_t{VARVE_FROM_DRAM | VARVE_FROM_FLASH | VARVE_FROM_OBJECT});
+  EXPECT_EQ(mask(wire::kTierBits, 200), 77u) << "a caller of before has no such field";
+}
+
 TEST_F(CPullTest, NoneOfThemIsNoLayer) {
   open_ready();
   const varve_op op = pull(pull_of(0, 2));

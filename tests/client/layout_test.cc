@@ -278,6 +278,22 @@ class BuffersTest : public testing::Test {
   Result<BoundLayout> bind(const std::vector<uint32_t>& slots = {0, 1, 2}) {
     return BoundLayout::bind(layout_, layers_, slots, drawn_.regions);
   }
+  Result<BoundLayout> bind_or_bounce() {
+    const uint32_t slots[] = {0, 1, 2};
+    return BoundLayout::bind(layout_, layers_, slots, drawn_.regions,
+                             BoundLayout::Outside::kBounce);
+  }
+  // Which of the three blocks' extents bounce, as bits.
+  uint32_t bouncing() {
+    const auto bound = bind_or_bounce();
+    EXPECT_TRUE(bound.has_value());
+    const ExtentTable table = *ExtentTable::of(layers_, Scheme{});
+    uint32_t bits = 0;
+    for (uint32_t slot = 0; slot < 3; ++slot)
+      bits |= (bound->bounces(slot, table.extents[0]) ? 1u : 0u) << slot;
+    EXPECT_EQ(bound->bounces(), bits != 0);
+    return bits;
+  }
   std::vector<LayerSpec> layers_;
   Drawn drawn_;
   Layout layout_;
@@ -320,6 +336,49 @@ TEST_F(BuffersTest, WhatLeavesEveryRegionOrHasOtherBytesIsRefused) {
   EXPECT_FALSE(refused(0, 0, 100));
   drawn_.regions[1].reset();  // unregistered
   EXPECT_EQ(bind().error().code(), Code::kInvalid);
+}
+
+TEST_F(BuffersTest, WhatLiesInNoRegionAsAWholeBounces) {
+  EXPECT_EQ(bouncing(), 0u);
+  std::vector<std::byte> elsewhere(100);
+  layout_.buffers[4].data = elsewhere.data();
+  EXPECT_EQ(bouncing(), 4u);
+  // Expect: one byte beyond a region's end, or before its begin, is outside too.
+  auto* a = drawn_.memory[0].data();
+  layout_.buffers[0].data = a + 901;
+  EXPECT_EQ(bouncing(), 5u);
+  layout_.buffers[3].data = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(a) - 1);
+  EXPECT_EQ(bouncing(), 7u);
+  EXPECT_EQ(bind_or_bounce()->regions().size(), 2u);  // of what lies in some
+  EXPECT_EQ(bind().error().code(), Code::kInvalid);
+}
+
+TEST_F(BuffersTest, ARegionInsideOfAnotherHidesNothing) {
+  auto inner = std::make_unique<Region>();
+  inner->data = drawn_.memory[0].data() + 850;
+  inner->bytes = 60;  // begins before buffer 0, and ends in it
+  drawn_.regions.push_back(std::move(inner));
+  EXPECT_EQ(bouncing(), 0u);
+  EXPECT_TRUE(bind().has_value());
+}
+
+TEST_F(BuffersTest, AnAddressThatIsNoneIsRefusedEvenSo) {
+  for (const uintptr_t address : {uintptr_t{0}, UINTPTR_MAX - 99}) {
+    layout_.buffers[4].data = reinterpret_cast<void*>(address);
+    EXPECT_EQ(bind_or_bounce().error().code(), Code::kInvalid) << address;
+  }
+}
+
+TEST_F(BuffersTest, WhatIsGatheredIsWhatIsThere) {
+  const auto bound = bind();
+  const ExtentTable table = *ExtentTable::of(layers_, Scheme{});
+  std::vector<std::byte> block(160);
+  for (size_t i = 0; i < block.size(); ++i)
+    block[i] = static_cast<std::byte>(i);
+  bound->scatter(0, table.extents[0], 0, block);
+  std::vector<std::byte> out(90);
+  bound->gather(0, table.extents[0], 50, out);
+  EXPECT_TRUE(std::equal(out.begin(), out.end(), block.begin() + 50));
 }
 
 TEST_F(BuffersTest, ThereIsOneForEachLayerOfEachSlot) {

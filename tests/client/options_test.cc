@@ -30,6 +30,8 @@ TEST(OptionsTest, OptionsThatCannotWorkAreRefused) {
   EXPECT_TRUE(refused([](auto& o) { o.parity_scratch_bytes = kParityScratchBytesMin - 1; }));
   EXPECT_TRUE(refused([](auto& o) { o.rebuild_scratch_bytes = kRebuildScratchBytesMin - 1; }));
   EXPECT_TRUE(refused([](auto& o) { o.rebuild_scratch_bytes = kRebuildScratchBytesMax + 1; }));
+  EXPECT_TRUE(refused([](auto& o) { o.bounce_bytes = kBounceBytesMin - 1; }));
+  EXPECT_TRUE(refused([](auto& o) { o.bounce_bytes = kBounceBytesMax + 1; }));
   EXPECT_TRUE(refused([](auto& o) { o.hedge_percent = 101; }));
   EXPECT_TRUE(refused([](auto& o) { o.ops_max = 0; }));
   EXPECT_TRUE(refused([](auto& o) { o.reconnect_ns_min = 0; }));

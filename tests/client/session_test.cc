@@ -115,6 +115,25 @@ TEST_F(SessionTest, IsReadyWhenEveryLaneIsWelcomed) {
   EXPECT_EQ(session_->connects(), 1u);
 }
 
+// Expect: a field that was not agreed to is reserved, and a daemon that sets it is not one of ours.
+TEST_F(SessionTest, TiersThatWereNotAgreedToEndTheSession) {
+  wire::Pulled pulled;
+  pulled.tiers = wire::tier_bit(wire::TierKind::kFlash);
+  const uint8_t codes[] = {0};
+  start();
+  ASSERT_TRUE(until_ready());
+  daemon_->send(0, daemon_->encoder().pulled(1, pulled, codes));
+  ASSERT_TRUE(run_until([&] { return !user_.urgent.empty(); }));
+  EXPECT_EQ(session_->state(), SessionState::kReady);
+  daemon_->options().features = wire::kFeatureCore;
+  daemon_->close_lane(0);
+  ASSERT_TRUE(until_lost());
+  ASSERT_TRUE(until_ready());
+  daemon_->send(0, daemon_->encoder().pulled(1, pulled, codes));
+  ASSERT_TRUE(until_lost(2));
+  EXPECT_EQ(session_->last_error().code(), Code::kInvalid);
+}
+
 TEST_F(SessionTest, TakesFewerLanesWhenTheDaemonOffersFewer) {
   options_.bulk_lanes = 4;
   daemon_options_.bulk_lanes_max = 2;

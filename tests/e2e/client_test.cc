@@ -144,6 +144,31 @@ TEST_F(RealClient, ALeaseLastsAsLongAsItIsRenewed) {
   EXPECT_EQ(reader->client->lease_left_ns(shorter.lease), 0u);
 }
 
+// Blocks are where a pull says that they were, of one life and of the next; and they come as well
+// into memory that nobody registered.
+TEST_F(RealClient, APullSaysWhereItsBlocksWereWhereverTheyGo) {
+  const uint8_t dram = wire::tier_bit(wire::TierKind::kDram);
+  const uint8_t flash = wire::tier_bit(wire::TierKind::kFlash);
+  const std::vector<BaseId> ids = writer->ids(11);
+  writer->store_blocks(ids);
+  EXPECT_EQ(reader->pull(ids, 0).tier_mask, dram) << "what was pushed just now";
+  disconnect();
+  ASSERT_TRUE(real.daemon().stop(kPatience).ok());
+  start();
+  ASSERT_EQ(hits(ids), kBlocks);
+  std::vector<std::byte> elsewhere;
+  const Event first = reader->pull_elsewhere(ids, elsewhere);
+  EXPECT_EQ(first.codes, std::vector<Code>(kBlocks, Code::kOk));
+  EXPECT_EQ(first.tier_mask, flash);
+  EXPECT_EQ(reader->client->counters().bounced_bytes, elsewhere.size());
+  for (uint32_t i = 0; i < kBlocks * kLayers; ++i) {
+    const auto bytes = Engine::content(ids[i / kLayers], i % kLayers);
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(),
+                           elsewhere.begin() + static_cast<ptrdiff_t>(size_t{i} * kLayerBytes)));
+  }
+  EXPECT_EQ(reader->pull(ids, 0).tier_mask, dram) << "and were read only once";
+}
+
 TEST_F(RealClient, WhatIsHeldIsSeenByAnyoneAndNoLongerThanItIs) {
   const std::vector<BaseId> ids = writer->ids(4), other = writer->ids(5);
   writer->store_blocks(ids);

@@ -96,6 +96,19 @@ class Engine {
     request.lease = lease;
     return ended(*client->pull(std::move(request)));
   }
+  // The same into memory that is in no region.
+  Event pull_elsewhere(const std::vector<BaseId>& of, std::vector<std::byte>& elsewhere) {
+    Layout list;
+    elsewhere.assign(memory.size(), std::byte{0xAB});
+    for (uint32_t i = 0; i < kBlocks * kLayers; ++i)
+      list.buffers.push_back({elsewhere.data() + size_t{i} * kLayerBytes, kLayerBytes});
+    PullRequest request;
+    request.format = format;
+    request.ids = of;
+    request.slots = {0, 1};
+    request.layout = &list;
+    return ended(*client->pull(std::move(request)));
+  }
   Event match(const std::vector<BaseId>& of, uint32_t lease_ms = 0) {
     MatchRequest request;
     request.format = format;

@@ -98,7 +98,18 @@ class Run {
 
   Script script_;
   varve_client* client_ = nullptr;
+  bool is_poisoned() const {
+    const auto poisoned = [](std::byte b) { return b == kPoison; };
+    return std::all_of(memory_.begin(), memory_.end(), poisoned) &&
+           std::all_of(stray_.begin(), stray_.end(), poisoned);
+  }
+  void poison() {
+    std::fill(memory_.begin(), memory_.end(), kPoison);
+    std::fill(stray_.begin(), stray_.end(), kPoison);
+  }
+
   std::vector<std::byte> memory_ = std::vector<std::byte>(kLayers * kSlots * kLayerBytes, kPoison);
+  std::vector<std::byte> stray_ = memory_;  // in no region
   varve_id ids_[kIds + 2];
   uint32_t slots_[kIds + 2];
   varve_buffer buffers_[(kIds + 2) * kLayers];
@@ -166,7 +177,8 @@ varve_blocks Run::blocks() {
     of.layout = script_.rarely() ? layout_ : 0;
     of.buffers = script_.rarely() ? nullptr : buffers_;
     for (uint32_t i = 0; i < (kIds + 2) * kLayers; ++i) {
-      buffers_[i] = {memory_.data() + size_t{i % (kLayers * kSlots)} * kLayerBytes,
+      auto& memory = (i + of.count) % 3 == 0 ? stray_ : memory_;
+      buffers_[i] = {memory.data() + size_t{i % (kLayers * kSlots)} * kLayerBytes,
                      script_.rarely() ? script_.u8() : kLayerBytes};
     }
     of.format = script_.near(format_);
@@ -331,10 +343,9 @@ void Run::end_one() {
       // All of them, so that the memory is ours as a whole.
       for (const varve_op each : ops_)
         if (check(varve_quiesce(client_, each, 5000 * kMilli)) != VARVE_OK) return;
-      std::fill(memory_.begin(), memory_.end(), kPoison);
+      poison();
       take();
-      require(
-          std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == kPoison; }));
+      require(is_poisoned());
   }
 }
 
@@ -398,7 +409,7 @@ void Run::go() {
     varve_stats stats;
     VARVE_INIT(&stats);
     require(varve_stats_read(client_, &stats) == VARVE_CLOSED);
-    std::fill(memory_.begin(), memory_.end(), kPoison);
+    poison();
   }
   varve_free(client_);
 }

@@ -381,6 +381,7 @@ bool Actor::may_fail(uint32_t i) const {
 
 void Actor::start_pull() {
   before_ = this_moment(0);
+  sent_before_ = sent();
   PullRequest request;
   request.format = format_ids_[format_];
   request.rank = rank_;
@@ -411,6 +412,7 @@ void Actor::on_pulled(const Event& event) {
     audit_code_ = event.codes.empty() ? event.status.code() : event.codes[0];
     return poison();
   }
+  check_tiers(event);
   check_leased(event);
   poison();
   next_rank();

@@ -113,6 +113,14 @@ class Actor {
     Nanos at_ns = 0;
     bool recovering = false;
   };
+  // Bytes that this life of the node has sent to pulls, of anybody's.
+  struct Sent {
+    uint32_t boot = 0;
+    uint64_t disconnects = 0;  // of this client
+    int64_t dram = 0, flash = 0;
+  };
+  Sent sent() const;
+  void check_tiers(const Event& event) const;
   Moment this_moment(uint32_t rank_count) const;
   void check_hits(bool recovering) const;
   // Whether a fault that was injected may cost this block of the pull.
@@ -153,7 +161,8 @@ class Actor {
   OpId op_ = 0;
   uint32_t format_ = 0, document_ = 0, rank_ = 0;
   uint32_t n_blocks_ = 0;
-  Moment before_;  // the match or pull
+  Moment before_;     // the match or pull
+  Sent sent_before_;  // when the pull began
   uint64_t lease_ = 0;
   uint32_t lease_boot_ = 0;
   Nanos matched_ns_ = 0;  // when it was asked
