@@ -96,6 +96,17 @@ class InstallTest(unittest.TestCase):
         with open(source, encoding="utf-8") as f:
             self.assertEqual(unit.replace(self.prefix, "/usr"), f.read())
 
+    def test_a_folder_that_is_not_below_the_prefix_is_refused_by_name(self):
+        script = os.path.join(ROOT, "cmake", "relative.cmake")
+        run("cmake", "-DCMAKE_INSTALL_BINDIR=bin", "-DCMAKE_INSTALL_LIBDIR=lib/any", "-P", script)
+        for folder in ("BINDIR", "LIBDIR", "INCLUDEDIR", "DATADIR"):
+            result = subprocess.run(["cmake", f"-DCMAKE_INSTALL_{folder}=/opt/x", "-P", script],
+                                    capture_output=True, text=True, timeout=60)
+            self.assertNotEqual(result.returncode, 0)
+            said = " ".join(result.stderr.split())
+            self.assertIn(f"CMAKE_INSTALL_{folder} is an absolute path, /opt/x", said)
+            self.assertIn("--prefix", said)
+
     def test_settings_dashboard_and_license(self):
         shown = run(self.program("varved"), "--print-config", "--config",
                     os.path.join(self.prefix, "share", "varve", "varved.toml"))
@@ -192,29 +203,54 @@ class InstallTest(unittest.TestCase):
     def test_what_the_readme_shows_compiles(self):
         cpp = self.readme("cpp", """#include "client/varve.h"
             using namespace varve;
-            void attention(uint32_t);
             void shown(Format shape, std::vector<uint32_t> tokens, std::vector<uint32_t> from,
-                       std::vector<uint32_t> to, Layout layout, uint32_t layers);
+                       std::vector<uint32_t> to, Layout layout);
             void shown(Format shape, std::vector<uint32_t> tokens, std::vector<uint32_t> from,
-                       std::vector<uint32_t> to, Layout layout, uint32_t layers) {
-            """, "(void)durable; (void)here; }", "readme.cc")
+                       std::vector<uint32_t> to, Layout layout) {
+            """, "(void)here; }", "readme.cc")
         run("c++", "-std=c++20", "-Wall", "-Werror", "-Wno-unused-result", "-fsyntax-only", "-I",
             ROOT, cpp)  # it leaves errors out, as it says
-        c = self.readme("c", """#include <varve/varve_c.h>
+        # That of C is linked and run, where two blocks of two layers lie in memory of no region.
+        c = self.readme("c", """#include <stdio.h>
+            #include <stdlib.h>
+            #include <varve/varve_c.h>
             #define SECOND 1000000000ull
-            void attention(uint32_t);
-            void shown(varve_client* client, varve_format format, varve_layout layout,
-                       varve_id* ids, uint32_t n, const uint32_t* from, const uint32_t* to,
-                       uint32_t layers);
-            void shown(varve_client* client, varve_format format, varve_layout layout,
-                       varve_id* ids, uint32_t n, const uint32_t* from, const uint32_t* to,
-                       uint32_t layers) {
+            enum { RUN = 16, BLOCKS = 2, LAYERS = 2, BYTES = 5000 };
+            static char kv[2][BLOCKS * LAYERS][BYTES];
+            static varve_completion shown(const varve_options* options, varve_format_desc shape,
+                                          const uint32_t* prompt, size_t length,
+                                          const varve_buffer* from, const varve_buffer* to) {
+              varve_client* client;
+              varve_format format;
+              varve_id ids[BLOCKS];
+              size_t n;
               varve_op op;
               varve_completion done = {.struct_size = sizeof done};
-              uint8_t here[256];
-            """, "}", "readme.c")
-        flags = run("pkg-config", "--cflags", "varve", env=self.env).split()
-        run("cc", "-std=c11", *STRICT, "-fsyntax-only", c, *flags)
+            """, """return done; }
+            int main(int argc, char** argv) {
+              varve_options options = {.struct_size = sizeof options};
+              if (argc < 2 || varve_options_set(&options, "address", argv[1])) return 1;
+              varve_layer layers[LAYERS] = {{VARVE_LAYER_FULL, BYTES}, {VARVE_LAYER_FULL, BYTES}};
+              varve_rank rank = {layers, LAYERS, 0};
+              varve_format_desc shape = {.struct_size = sizeof shape, .type = VARVE_TYPE_BF16,
+                                         .order = VARVE_ORDER_NHD, .tokens_per_block = RUN,
+                                         .model = {43}, .lineage = "readme", .ranks = &rank,
+                                         .rank_count = 1};
+              uint32_t prompt[RUN * BLOCKS] = {7};
+              varve_buffer from[BLOCKS * LAYERS], to[BLOCKS * LAYERS];
+              for (int i = 0; i < BLOCKS * LAYERS; ++i) {
+                memset(kv[0][i], 'a' + i, BYTES);
+                from[i] = (varve_buffer){kv[0][i], BYTES};
+                to[i] = (varve_buffer){kv[1][i], BYTES};
+              }
+              varve_completion done = shown(&options, shape, prompt, RUN * BLOCKS, from, to);
+              printf("%u blocks, %s\\n", done.ok_count,
+                     memcmp(kv[0], kv[1], sizeof kv[0]) == 0 ? "equal" : "other");
+              return 0;
+            }""", "readme.c")
+        flags = run("pkg-config", "--cflags", "--libs", "varve", env=self.env).split()
+        run("cc", "-std=c11", *STRICT, c, "-o", self.path("readme"), *flags)
+        self.assertEqual(run(self.path("readme"), self.address, env=self.env), "2 blocks, equal\n")
 
     def test_the_example_in_cpp_in_the_tree(self):
         self.expect_push_and_pull(CPP_EXAMPLE)
