@@ -4,7 +4,7 @@
 foreach(folder BINDIR LIBDIR INCLUDEDIR DATADIR)
   if(IS_ABSOLUTE "${CMAKE_INSTALL_${folder}}")
     message(FATAL_ERROR "CMAKE_INSTALL_${folder} is an absolute path, ${CMAKE_INSTALL_${folder}}: "
-                        "what is installed would name places outside of its prefix. Give it from "
-                        "the prefix on (bin, lib, ...), and the prefix by cmake --install --prefix.")
+                        "what is installed would name places outside of its prefix. Give it "
+                        "from the prefix on (bin, lib, ...), that by cmake --install --prefix.")
   endif()
 endforeach()
