@@ -6,7 +6,7 @@ namespace varve {
 namespace {
 
 // The structs of version 0.1, as callers were compiled with them. One that grows keeps its number
-// as its kFirstBytes.
+// as its kFirstBytes. Where each field lies stands in tests/vectors/c_abi_0.txt.
 static_assert(kFirstBytes<varve_options> == 888);
 static_assert(kFirstBytes<varve_stats> == 312);
 static_assert(kFirstBytes<varve_format_desc> == 112);

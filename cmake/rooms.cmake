@@ -60,6 +60,8 @@ varve_room(client DEPS ${kCommon} DOORS varve.h varve_c.h DOUBLES)
 if(TARGET varve_client)
   add_library(varve ALIAS varve_client)
   target_compile_definitions(varve_client PRIVATE VARVE_VERSION="${PROJECT_VERSION}")
+  add_test(NAME e2e/c_layout COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/c_layout_test.py)
+  set_tests_properties(e2e/c_layout PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 
 varve_room(tools/trace DEPS common/base)

@@ -138,11 +138,11 @@ TEST(CheckMachine, JudgesMemoryForTheTargetsThatThereAre) {
   MachineFacts facts = right();
   for (uint32_t t = 0; t < 4; ++t)
     facts.targets.list.push_back(target_of(TargetFate::kFormatted, kDriveBytes));
-  EXPECT_EQ(only(facts, Severity::kError), "memory");
+  ASSERT_EQ(only(facts, Severity::kError), "memory");
   EXPECT_NE(wrong(facts)[0].cause.find("targets: 14651"), std::string::npos)
       << wrong(facts)[0].cause;
   facts.targets.list[0].bytes = 0;  // lost, or not known: as one of the others
-  EXPECT_EQ(only(facts, Severity::kError), "memory");
+  ASSERT_EQ(only(facts, Severity::kError), "memory");
   for (LocalTarget& target : facts.targets.list)
     target.bytes = kGiB;
   EXPECT_TRUE(wrong(facts).empty());
