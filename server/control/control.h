@@ -94,6 +94,7 @@ struct NodeStatus {
   };
   std::vector<ShardState> shards;
   uint64_t match_ids = 0, hits_dram = 0, hits_flash = 0, misses = 0, refused = 0;
+  uint64_t errors = 0, timeouts = 0, cancelled = 0;  // of match_ids, as these before
   uint64_t pushed_bytes = 0, pulled_bytes = 0;
   uint64_t committed_blocks = 0, evicted_blocks = 0, lost_blocks = 0, purged_blocks = 0;
   uint64_t repair_blocks_left = 0, repair_done_blocks = 0, repair_rate_bytes_per_s = 0;

@@ -21,6 +21,9 @@ void fill_counts(const NodeStatus& from, v1::GetStatusResponse* out) {
   counts->set_hits_flash(from.hits_flash);
   counts->set_misses(from.misses);
   counts->set_refused(from.refused);
+  counts->set_errors(from.errors);
+  counts->set_timeouts(from.timeouts);
+  counts->set_cancelled(from.cancelled);
   counts->set_pushed_bytes(from.pushed_bytes);
   counts->set_pulled_bytes(from.pulled_bytes);
   counts->set_committed_blocks(from.committed_blocks);

@@ -28,6 +28,9 @@ void count(const MetricSnapshot& sum, control::NodeStatus* out) {
   out->hits_flash = number(sum, "varve_match_hits_total", "tier=\"flash\"");
   out->misses = number(sum, "varve_match_misses_total");
   out->refused = number(sum, "varve_match_refused_ids_total");
+  out->errors = number(sum, "varve_match_failed_ids_total", "outcome=\"error\"");
+  out->timeouts = number(sum, "varve_match_failed_ids_total", "outcome=\"timeout\"");
+  out->cancelled = number(sum, "varve_match_failed_ids_total", "outcome=\"cancelled\"");
   out->pushed_bytes = number(sum, "varve_push_received_bytes_total");
   out->pulled_bytes = number(sum, "varve_pull_sent_bytes_total");
   out->committed_blocks = number(sum, "varve_push_committed_total", "ack=\"cached\"") +

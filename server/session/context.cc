@@ -272,8 +272,18 @@ void SessionMetrics::register_matches(MetricSet& set) {
   set.add({"varve_match_hits_total", label("tier", "flash"), "The same, on flash."},
           &match_hits_flash);
   set.add({"varve_match_misses_total", "", "Ids from the first miss on."}, &match_misses);
-  set.add({"varve_match_refused_ids_total", "", "Ids of matches that were refused or cut short."},
-          &match_refused);
+  const auto failed = [this](RequestOutcome outcome) {
+    return &match_failed[static_cast<uint8_t>(outcome)];
+  };
+  set.add({"varve_match_refused_ids_total", "",
+           "Ids of matches that were refused: by a limit, or because they cannot be."},
+          failed(RequestOutcome::kRefused));
+  for (const RequestOutcome outcome :
+       {RequestOutcome::kError, RequestOutcome::kTimeout, RequestOutcome::kCancelled}) {
+    set.add({"varve_match_failed_ids_total", label("outcome", outcome_name(outcome)),
+             "Ids of matches that were taken, and not answered."},
+            failed(outcome));
+  }
 }
 
 void SessionMetrics::register_times(MetricSet& set) {

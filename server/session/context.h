@@ -81,8 +81,9 @@ struct SessionMetrics {
   Counter follow_blocks[kCodeCount], follow_extents, follow_bytes, follow_waits;
   Counter lost_extents, late_extents, lost_dropped, lost_frames;
   Counter requests_refused[kCodeCount];
-  // Of ids asked for: hits + misses (the first and all behind it) + refused.
-  Counter match_ids, match_hits_dram, match_hits_flash, match_misses, match_refused;
+  // Of ids asked for: hits + misses (the first and all behind it) + failed, by RequestOutcome.
+  Counter match_ids, match_hits_dram, match_hits_flash, match_misses;
+  Counter match_failed[kRequestOutcomes];  // of a hit and a miss none
   Counter leases_refused, leases_renewed;
   Counter reservations_expired, leases_expired, pulls_timed_out, corrupt_extents;
   Counter pushed_bytes, pulled_bytes;

@@ -14,8 +14,9 @@ bool is_hit(wire::TierKind tier) {
 
 void Requests::refuse_match(uint64_t op, uint32_t count, Code code) {
   scope_.context.metrics.requests_refused[static_cast<uint8_t>(code)].add();
-  scope_.context.metrics.match_refused.add(count);
-  scope_.counts->match_ids[static_cast<uint8_t>(outcome_of(code))].add(count);
+  const auto outcome = static_cast<uint8_t>(outcome_of(code));
+  scope_.context.metrics.match_failed[outcome].add(count);
+  scope_.counts->match_ids[outcome].add(count);
   wire::Matched body;
   body.code = static_cast<uint8_t>(code);
   body.boot_id = scope_.context.options.boot_id;
@@ -111,9 +112,9 @@ void Requests::merge_match(PendingMatch& request) {
 void Requests::count_match(const PendingMatch& request, uint32_t hits) {
   SessionMetrics& metrics = scope_.context.metrics;
   const uint32_t rest = request.ids.count - hits;
-  (request.answer.code == 0 ? metrics.match_misses : metrics.match_refused).add(rest);
-  const RequestOutcome outcome = outcome_of(static_cast<Code>(request.answer.code));
-  scope_.counts->match_ids[static_cast<uint8_t>(outcome)].add(rest);
+  const auto outcome = static_cast<uint8_t>(outcome_of(static_cast<Code>(request.answer.code)));
+  (request.answer.code == 0 ? metrics.match_misses : metrics.match_failed[outcome]).add(rest);
+  scope_.counts->match_ids[outcome].add(rest);
   scope_.counts->match_ids[static_cast<uint8_t>(RequestOutcome::kHit)].add(hits);
   for (uint32_t i = 0; i < request.answer.n_blocks; ++i) {
     if (!is_hit(request.tiers[i])) continue;

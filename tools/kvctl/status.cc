@@ -40,7 +40,13 @@ std::string lookups_text(const v1::Counts& counts) {
   std::string text = count_text(all) + " ids: " + share_text(counts.hits_dram(), all) +
                      " hits in DRAM, " + share_text(counts.hits_flash(), all) + " on flash, " +
                      share_text(counts.misses(), all) + " misses";
-  if (counts.refused() > 0) text += ", " + share_text(counts.refused(), all) + " refused";
+  const auto add = [&text, all](uint64_t ids, const char* how) {
+    if (ids > 0) text += ", " + share_text(ids, all) + " " + how;
+  };
+  add(counts.refused(), "refused");
+  add(counts.errors(), "failed");
+  add(counts.timeouts(), "timed out");
+  add(counts.cancelled(), "cancelled");
   return text;
 }
 

@@ -57,6 +57,14 @@ TEST(DomainMetrics, MatchesAreCountedForWhoAsked) {
   EXPECT_EQ(hits("default", "flash"), 1);
   EXPECT_EQ(hits("team-a", "dram") + hits("team-a", "flash"), 0);
   EXPECT_EQ(count(RequestOutcome::kMiss), 6);
+  // The same of the node, in which nobody else asked.
+  const auto failed = [&](const char* outcome) {
+    return world.metric("varve_match_failed_ids_total", std::string("outcome=\"") + outcome + "\"");
+  };
+  EXPECT_EQ(world.metric("varve_match_refused_ids_total"), 20);
+  EXPECT_EQ(failed("error"), 10);
+  EXPECT_EQ(failed("timeout"), 10);
+  EXPECT_EQ(failed("cancelled"), 10);
   EXPECT_EQ(count(RequestOutcome::kRefused), 20);
   EXPECT_EQ(count(RequestOutcome::kError), 10);
   EXPECT_EQ(count(RequestOutcome::kTimeout), 10);

@@ -46,6 +46,23 @@ TEST(Status, SaysWhatTheNodeDid) {
   EXPECT_EQ(out.find("degraded"), std::string::npos);
 }
 
+// A limit, a core that fails, a deadline and a client that goes have one thing in common: no
+// answer.
+TEST(Status, SaysHowLookupsEndedThatWereNotAnswered) {
+  FakeNode node;
+  node.GetStatus_answer() = healthy();
+  v1::Counts* counts = node.GetStatus_answer().mutable_counts();
+  counts->set_misses(0);
+  counts->set_refused(40);
+  counts->set_errors(30);
+  counts->set_timeouts(20);
+  counts->set_cancelled(10);
+  const std::string out = node.kvctl({"status"}).out;
+  for (const char* mark :
+       {"0.0 % misses, 4.0 % refused, 3.0 % failed, 2.0", "% timed out", "1.0 % cancelled"})
+    EXPECT_NE(out.find(mark), std::string::npos) << mark << "\n" << out;
+}
+
 TEST(Status, SaysWhatIsWrong) {
   FakeNode node;
   node.GetStatus_answer() = healthy();
