@@ -7,7 +7,7 @@
 set(kCommon common/base common/metrics common/model common/time common/reactor common/device
             common/fabric common/erasure common/placement common/wire common/env)
 
-varve_room(common/base LIBS spdlog::spdlog crypto isal xxhash)
+varve_room(common/base DOORS base.h allocation.h LIBS spdlog::spdlog crypto isal xxhash)
 varve_room(common/metrics DEPS common/base)
 varve_room(common/model DEPS common/base)
 varve_room(common/time DEPS common/base)

@@ -52,6 +52,7 @@ enum class Rpc : uint8_t {
 };
 inline constexpr uint32_t kRpcs = 25;
 const char* rpc_name(Rpc rpc);
+bool only_looks(Rpc rpc);  // it changes nothing
 
 #define X(Name, function) \
   grpc::Status function(const Ask& ask, const v1::Name##Request& in, v1::Name##Response* out);

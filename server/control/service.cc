@@ -82,6 +82,26 @@ const char* rpc_name(Rpc rpc) {
   return kNames[static_cast<uint8_t>(rpc)];
 }
 
+bool only_looks(Rpc rpc) {
+  switch (rpc) {
+    case Rpc::kGetStatus:
+    case Rpc::kListPolicies:
+    case Rpc::kListTiers:
+    case Rpc::kListTargets:
+    case Rpc::kListDomains:
+    case Rpc::kListFormats:
+    case Rpc::kGetFormat:
+    case Rpc::kDiffFormats:
+    case Rpc::kFindBlock:
+    case Rpc::kMatchPrefix:
+    case Rpc::kListHolds:
+    case Rpc::kListSessions:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_loopback_peer(const std::string& peer) {
   std::string host = host_of(peer);
   if (peer.starts_with("ipv6:") && host.starts_with("::ffff:")) host = host.substr(7);

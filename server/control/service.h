@@ -9,7 +9,9 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <optional>
 
+#include "common/base/allocation.h"
 #include "server/control/check.h"
 #include "server/control/rpc.h"
 
@@ -54,7 +56,8 @@ class Service final : public v1::Control::Service {
 
   template <class Request, class Response>
   using Method = grpc::Status (*)(const Ask&, const Request&, Response*);
-  // One call, whatever brought it. What is thrown in it ends here: its place is given back (C2).
+  // One call, whatever brought it. What is thrown in it ends here: its place is given back (C2). A
+  // change for which there is no memory ends the process: half of it would be a state of its own.
   template <class Request, class Response>
   grpc::Status call(Rpc rpc, const Caller& caller, Method<Request, Response> method,
                     const Request& request, Response* response) {
@@ -67,6 +70,8 @@ class Service final : public v1::Control::Service {
       admitted = status.ok();
       if (admitted) status = look_at(request);
       const Ask ask{ingress_, limit_of(rpc, caller)};
+      std::optional<AllocationsThrow> throws;
+      if (only_looks(rpc)) throws.emplace();
       if (status.ok()) status = method(ask, request, response);
     } catch (const std::bad_alloc&) {
       status = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, kNoMemory);

@@ -14,14 +14,17 @@
 #include <system_error>
 #include <typeinfo>
 
+#include "common/base/allocation.h"
 #include "server/host/host.h"
 
 namespace varve {
 
 namespace {
 
-// Without memory nothing may be allocated any more, not even for a log line.
+// Without memory nothing may be allocated any more, not even for a log line. What can do with one
+// answer less says so, and catches (C2, O4).
 void say_out_of_memory() {
+  if (AllocationsThrow::now()) throw std::bad_alloc();
   constexpr char kText[] =
       "varved: no memory is left for an allocation (limit of this process, container or machine); "
       "lower --dram-bytes or --shards, or raise the limit\n";

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/base/allocation.h"
+
 namespace varve {
 
 namespace {
@@ -57,6 +59,7 @@ using Say = int (*)(mg_connection*, void*);
 template <Say say>
 int at_the_border(mg_connection* connection, void* context) noexcept {
   try {
+    const AllocationsThrow throws;
     return say(connection, context);
   } catch (...) {
     mg_printf(connection,

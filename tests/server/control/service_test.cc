@@ -165,6 +165,21 @@ TEST(ControlService, WhatIsThrownInACallEndsTheCallOnly) {
   EXPECT_EQ(rig.service().metrics().number("varve_control_in_progress"), 0);
 }
 
+// Expect: the daemon's handler lets it be thrown in a look, and ends what would change half.
+TEST(ControlService, WithoutMemoryALookEndsAndAChangeIsNotLeftHalf) {
+  ControlRig rig;
+  static bool throws = false;
+  rig.node.breaks = [] { throws = AllocationsThrow::now(); };
+  v1::GetStatusResponse out;
+  ASSERT_TRUE(rig.call(&Stub::GetStatus, v1::GetStatusRequest(), &out).ok());
+  EXPECT_TRUE(throws);
+  for (const Rpc rpc : {Rpc::kDrain, Rpc::kSetPolicy, Rpc::kDrainTarget, Rpc::kCreateDomain,
+                        Rpc::kRegisterFormat, Rpc::kPurge, Rpc::kCloseSession})
+    EXPECT_FALSE(only_looks(rpc)) << rpc_name(rpc);
+  for (const Rpc rpc : {Rpc::kListFormats, Rpc::kListSessions, Rpc::kMatchPrefix})
+    EXPECT_TRUE(only_looks(rpc)) << rpc_name(rpc);
+}
+
 TEST(ControlService, CountsWhatCameOfEachCall) {
   ControlRig rig;
   v1::GetStatusResponse out;

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <exception>
 #include <new>
 #include <system_error>
 
+#include "common/base/allocation.h"
 #include "server/host/host.h"
 
 namespace varve {
@@ -49,6 +51,33 @@ TEST(HostLimitsDeathTest, OutOfMemoryIsOneSentenceAndItsExitCode) {
         std::get_new_handler()();
       },
       testing::ExitedWithCode(kExitEnvironment), "no memory is left.*lower --dram-bytes");
+}
+
+// Expect: a border that says so gets its exception, and nobody behind it any more.
+TEST(HostLimitsDeathTest, OutOfMemoryIsThrownWhereThatIsCaught) {
+  EXPECT_EXIT(
+      {
+        name_out_of_memory();
+        try {
+          const AllocationsThrow throws;
+          std::get_new_handler()();
+        } catch (const std::bad_alloc&) {
+          std::get_new_handler()();
+        }
+      },
+      testing::ExitedWithCode(kExitEnvironment), "^varved: no memory is left");
+  EXPECT_EXIT(
+      {
+        name_out_of_memory();
+        try {
+          const AllocationsThrow outer;
+          { const AllocationsThrow inner; }
+          std::get_new_handler()();
+        } catch (const std::bad_alloc&) {
+          ::_exit(7);
+        }
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 // What std::thread throws where there is none: by pids.max of a container, for one.

@@ -10,16 +10,20 @@
 
 #include <new>
 
+#include "common/base/allocation.h"
+
 namespace varve {
 namespace {
 
 class Source final : public MonitorSource {
  public:
   std::string metrics_text() const override {
+    EXPECT_TRUE(AllocationsThrow::now()) << "the daemon's handler would end it";
     if (throws_) throw std::bad_alloc();
     return "# HELP varve_x x\nvarve_x 1\n";
   }
   Health health() const override {
+    EXPECT_TRUE(AllocationsThrow::now());
     if (throws_) throw std::bad_alloc();
     return health_;
   }
