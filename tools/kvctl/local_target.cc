@@ -3,6 +3,8 @@
 // differ).
 #include "tools/kvctl/local_target.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -44,6 +46,26 @@ struct Start {
     if (config.target_paths.empty() || before_it == nullptr) return false;
     return !same_place(config.target_path(index), before_it->path);
   }
+};
+
+// That of the data folder, shared, as long as targets are open here. Where there is none yet no
+// varved was there.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder)
+      : fd_(::open((folder + "/lock").c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {
+    taken_ = fd_ >= 0 && ::flock(fd_, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  }
+  ~FolderLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  bool taken() const { return taken_; }  // by a varved
+
+ private:
+  const int fd_;
+  bool taken_ = false;
 };
 
 bool may_read(const std::string& path) {
@@ -151,7 +173,9 @@ LocalTargets look_at_targets(const std::string& root, const ServerConfig& config
   const bool is_none = seen ? !S_ISDIR(folder.st_mode) : errno != ENOENT && errno != EACCES;
   if (config.data_dir.empty() || is_none) return targets;  // which is said of the folder
   Start start{config};
-  const bool judged = looking == Looking::kInside && read_start(targets, start);
+  const FolderLock lock(config.data_dir);
+  targets.in_use = looking == Looking::kInside && lock.taken();
+  const bool judged = looking == Looking::kInside && !targets.in_use && read_start(targets, start);
   // Settings may name more of them, or fewer: that is said of the settings.
   const size_t named = config.target_paths.size();
   const uint32_t count =

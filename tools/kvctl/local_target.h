@@ -1,6 +1,7 @@
 // local_target: the targets of the varved that is to start on this machine, as it would find them.
 // Each is opened as varved opens it and its first MiB read by flash's own reader; nothing is
-// written, and nothing made.
+// written, and nothing made. A varved that starts meanwhile finds its folder in use, which ends
+// that start as one to try again, and not a target, which would end it as one that is wrong.
 #pragma once
 
 #include <string>
@@ -32,6 +33,7 @@ struct LocalTarget {
 
 struct LocalTargets {
   bool unseen = false;  // this user may not read what the data folder says of them
+  bool in_use = false;  // a varved runs in the data folder, or starts
   std::string problem;  // "cause; remedy" of what it says: then no target was looked at
   std::vector<LocalTarget> list;
 };

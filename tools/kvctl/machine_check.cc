@@ -213,6 +213,11 @@ std::vector<Finding> target_findings(const LocalTargets& targets) {
     return {finding_of(Severity::kError, "identity", printable(targets.problem),
                        "restore the data folder from a copy")};
   }
+  if (targets.in_use) {
+    return {{Severity::kWarning, "targets",
+             "they cannot be judged: a varved runs in the data folder, or starts there",
+             "ask that one (without --local), or stop it first"}};
+  }
   if (targets.unseen) {
     return {{Severity::kNote, "targets",
              plural(targets.list.size(), "target") +

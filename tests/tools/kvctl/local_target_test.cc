@@ -31,6 +31,14 @@ class LookingAtTargets : public ::testing::Test {
     config.target_bytes = kBytes;
     config.targets = 2;
   }
+  void SetUp() override {
+    make_file(folder + "/probe", kBytes);
+    flash::TargetOptions options;
+    options.file.path = folder + "/probe";
+    const std::byte nobody[16] = {};
+    const auto seen = flash::look_target(options, nobody);
+    if (!seen && seen.error().code() == Code::kUnsupported) GTEST_SKIP() << seen.error().what();
+  }
   ~LookingAtTargets() override { std::filesystem::remove_all(folder); }
 
   void make_file(const std::string& path, uint64_t bytes, char content = '\0') {
@@ -209,6 +217,18 @@ TEST_F(LookingAtTargets, SaysWhatIsWrongWithTheDataFolder) {
       std::string::npos);
   config.data_dir += "/target-0.dat";
   EXPECT_TRUE(look_at_targets(folder, config, Looking::kInside).list.empty()) << "no folder";
+}
+
+// Goal: no target is opened that a varved has, or is about to take: its start must not fail for it.
+TEST_F(LookingAtTargets, LeavesATargetAloneWhoseFolderIsInUse) {
+  start_once();
+  ASSERT_TRUE(lock_folder(config.data_dir).ok());
+  const LocalTargets seen = look_at_targets(folder, config, Looking::kInside);
+  EXPECT_TRUE(seen.in_use);
+  ASSERT_EQ(seen.list.size(), 2u);
+  EXPECT_EQ(seen.list[0].fate, TargetFate::kUnseen);
+  EXPECT_EQ(seen.list[0].bytes, kBytes);
+  EXPECT_FALSE(look_at_targets(folder, config, Looking::kAtSizes).in_use);
 }
 
 // Goal: one that another process has open is in use, as for varved.

@@ -171,6 +171,9 @@ TEST(CheckMachine, KnowsTargets) {
   EXPECT_EQ(only(facts, Severity::kError), "target 0");
   EXPECT_NE(wrong(facts)[0].cause.find("a start goes on without it"), std::string::npos);
   EXPECT_EQ(wrong(facts)[0].remedy, "check the drive");
+  facts.targets.in_use = true;
+  EXPECT_EQ(only(facts, Severity::kWarning), "targets");
+  facts.targets.in_use = false;
   facts.targets.unseen = true;
   EXPECT_EQ(only(facts, Severity::kNote), "targets");
   facts.targets.problem = "/data/domain.salt is missing; restore it";
