@@ -66,6 +66,10 @@ TEST(CBorderTest, EveryCallSaysAboveItHowItFails) {
     if (takes("varve_op* op")) {  // a submit: the queue of completions may be full
       EXPECT_TRUE(says("VARVE_OVERLOADED"));
       EXPECT_TRUE(says("Ends: "));
+      if (!takes("_request* request")) {  // which has its own, with a default beside it
+        EXPECT_TRUE(says("deadline"));
+        EXPECT_TRUE(says(" 1 s") || says(" 5 s"));
+      }
     }
     if (takes("timeout_ns")) {
       EXPECT_TRUE(says("Blocks until") || says("blocks until"));
