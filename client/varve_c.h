@@ -493,8 +493,8 @@ typedef struct varve_exists_request {
 VARVE_API varve_status varve_exists_submit(varve_client* client,
                                            const varve_exists_request* request, varve_op* op);
 
-// Asks for `lease_ms` from now. The daemon bounds it; the completion says what is left. Its deadline
-// is 1 s, whatever the lease: begin earlier than that before the end. Fails: the usual;
+// Asks for `lease_ms` from now. The daemon bounds it; the completion says what is left. Its
+// deadline is 1 s, whatever the lease: begin earlier than that before the end. Fails: the usual;
 // VARVE_OVERLOADED 65536 completions wait for varve_poll. Ends: VARVE_TIMED_OUT it is over.
 VARVE_API varve_status varve_lease_renew(varve_client* client, varve_lease lease, uint32_t lease_ms,
                                          uint64_t tag, varve_op* op);
@@ -619,9 +619,9 @@ typedef struct varve_hold {
   uint32_t kind;
   char name[56];  // of its client, as that gave it: escape before showing
 } varve_hold;
-// What the clients of one's own domain keep from being evicted, or reserved: for tools. A deadline_ns
-// of 0 is the default, 5 s. Fails: the usual; VARVE_OVERLOADED 65536 completions wait for varve_poll.
-// Ends: nothing more.
+// What the clients of one's own domain keep from being evicted, or reserved: for tools. A
+// deadline_ns of 0 is the default, 5 s. Fails: the usual; VARVE_OVERLOADED 65536 completions wait
+// for varve_poll. Ends: nothing more.
 VARVE_API varve_status varve_holds_submit(varve_client* client, uint64_t deadline_ns, uint64_t tag,
                                           varve_op* op);
 
