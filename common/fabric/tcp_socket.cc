@@ -76,10 +76,11 @@ bool SocketAddress::is_loopback() const {
 Result<SocketAddress> resolve(const std::string& address) {
   VARVE_TRY(const HostPort parts, split(address));
   addrinfo hints = {};
-  hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
+  // Machines differ in which of its two addresses this name has first; here it is one.
+  hints.ai_family = parts.host == "localhost" ? AF_INET : AF_UNSPEC;
   const int rc = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found);
   if (rc == EAI_AGAIN) return Status::unavailable("name lookup has no answer yet");
   if (rc != 0 || found == nullptr) return Status::invalid("unknown host in the address");

@@ -20,7 +20,8 @@ struct SocketAddress {
 };
 
 // "host:port"; host is a number, "[v6]" or a name. A name is looked up here and now, which may
-// block for as long as the resolver takes: give numbers where that matters.
+// block for as long as the resolver takes: give numbers where that matters. Of several addresses it
+// is the first; "localhost" is 127.0.0.1.
 Result<SocketAddress> resolve(const std::string& address);
 
 // Owns a descriptor.

@@ -22,6 +22,15 @@ TEST(TcpSocket, NumericAddressesComeBackAsWritten) {
   EXPECT_EQ(numeric_address("127.0.0.1").error().code(), Code::kInvalid);
 }
 
+// Expect: who listens there and who connects there mean the same, whichever comes first in the
+// hosts of a machine.
+TEST(TcpSocket, LocalhostIsOneAddress) {
+  const auto address = resolve("localhost:4711");
+  ASSERT_TRUE(address.has_value()) << address.error().what();
+  EXPECT_EQ(address->text(), "127.0.0.1:4711");
+  EXPECT_EQ(address->storage.ss_family, AF_INET);
+}
+
 TEST(TcpSocket, MalformedAddressesAreInvalid) {
   for (const char* text :
        {"", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1",
