@@ -113,8 +113,13 @@ Result<Generations> raised(const Generations& rows, uint32_t domain, uint64_t li
         own >= std::ptrdiff_t{lineage_rows_max} || lineage_rows(table) >= kLineageRowsMax;
     if (lineage != 0 && full) {
       return Status::no_space(
-          "all 32 generations of lineages, or the share of this domain, are in use: purge the "
-          "whole domain instead");
+          "all 32 generations of lineages, or the share of this domain, are in use, misspelt "
+          "lineages included: purge the whole domain instead, which frees its rows");
+    }
+    if (table.size() == kGenerationsMax && lineage_rows(table) > kLineageRowsMax) {
+      return Status::no_space(
+          "all 64 generations are in use, by more lineages than this version gives a row: purge "
+          "the domain that purged most of them, which frees theirs");
     }
     if (table.size() == kGenerationsMax) {
       return Status::no_space(
@@ -135,7 +140,7 @@ Generations merged(const Generations& one, const Generations& other) {
     take_row(table, row);
   for (const DomainGeneration& row : other)
     take_row(table, row);
-  while (table.size() > kGenerationsMax || lineage_rows(table) > kLineageRowsMax) {
+  while (table.size() > kGenerationsMax) {
     const std::optional<uint32_t> domain = most_lineages(table);
     if (!domain || domain_generation(table, *domain) == ~0u) break;
     take_row(table,

@@ -8,9 +8,10 @@
 
 namespace varve::flash {
 
-// The larger of each row. When that is more rows than there may be, the domain that has most of
+// The larger of each row. When that is more rows than a superblock has, the domain that has most of
 // them by its lineages is raised itself: more of it is dropped than was asked for, and nothing
-// comes back. More than that all the same: of more domains than a node can have.
+// comes back. More than that all the same: of more domains than a node can have. An older version
+// gave more rows to lineages than raised() does: those stay.
 Generations merged(const Generations& one, const Generations& other);
 
 uint32_t superblock_crc(Superblock super);

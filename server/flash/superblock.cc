@@ -250,6 +250,24 @@ Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& opt
   return look_at(head, options, node_uuid);
 }
 
+namespace {
+
+// Nobody asked for its end: who finds it gone is to know why.
+void say_raised(std::span<const TargetLook> looks, const Generations& common) {
+  for (const DomainGeneration& row : common) {
+    uint32_t before = 0;
+    for (const TargetLook& seen : looks)
+      before = std::max(before, domain_generation(seen.generations, row.domain));
+    if (row.lineage != 0 || row.domain_generation <= before) continue;
+    logf(LogLevel::kError, "flash",
+         "the targets together know of more purges than there is room for: ALL OF THE DOMAIN OF ID "
+         "%u IS GIVEN UP, so that nothing that was purged comes back",
+         row.domain);
+  }
+}
+
+}  // namespace
+
 Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t slices_min,
                                  const DomainIds& domains) {
   if (looks.empty()) return Status::invalid("no target at all");
@@ -267,6 +285,7 @@ Result<CommonStart> common_start(std::span<const TargetLook> looks, uint32_t sli
       return Status::invalid("targets with different numbers of slices");
     }
   }
+  say_raised(looks, start.generations);
   VARVE_ASSERT(start.boot_generation != ~0u);  // check_ours() left room for one more
   ++start.boot_generation;
   if (start.slices == 0) start.slices = choose_slices(blank_bytes, slices_min);

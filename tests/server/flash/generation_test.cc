@@ -225,7 +225,7 @@ TEST(Generation, MergedTablesKeepDomainsApart) {
 TEST(Generation, TooManyRowsTogetherEndTheDomainThatHasMostOfThem) {
   Generations a = {{.domain = 1, .domain_generation = 4}, {.domain = 1, .lineage = kOne}};
   Generations b;
-  for (uint64_t lineage = 1; lineage <= kLineageRowsMax; ++lineage)
+  for (uint64_t lineage = 1; lineage <= kGenerationsMax - 1; ++lineage)
     b.push_back({.domain = 2, .lineage = lineage, .lineage_generation = 1});
   a[1].domain_generation = 4;
   a[1].lineage_generation = 3;
@@ -267,16 +267,26 @@ TEST(Generation, EachDomainThereCanBeHasARowOfItsOwn) {
   EXPECT_EQ(raised(rows, 1, 0, &generation, 1)->size(), kDomainsMax);
 }
 
-// A start makes it so, of a table that an earlier version filled.
-TEST(Generation, AnOlderTableOfMoreLineagesEndsTheDomainThatHasMostOfThem) {
+// An earlier version gave up to 64 rows to the lineages of one domain. Expect: a start ends nothing
+// for that; a domain that finds no row is told whose purge frees some, and finds one after it.
+TEST(Generation, AnOlderTableOfMoreLineagesStays) {
   Generations rows = {{.domain = 2, .lineage = kOne, .lineage_generation = 1}};
-  for (uint64_t lineage = 1; lineage <= kLineageRowsMax; ++lineage)
+  for (uint64_t lineage = 1; lineage < kGenerationsMax; ++lineage)
     rows.push_back({.domain = 1, .lineage = lineage, .lineage_generation = 1});
   for (const Generations& all : {merged(rows, {}), merged({}, rows), merged(rows, rows)}) {
-    EXPECT_EQ(all.size(), 2u);
-    EXPECT_TRUE(is_old(all, {1, 0, kTwo, 0}));
-    EXPECT_FALSE(is_old(all, current_mark(rows, 2, kOne)));
+    EXPECT_EQ(all.size(), kGenerationsMax);
+    EXPECT_FALSE(is_old(all, current_mark(rows, 1, 2)));
   }
+  uint32_t generation = 0;
+  const Result<Generations> full = raised(rows, 3, 0, &generation);
+  ASSERT_FALSE(full.has_value());
+  EXPECT_NE(std::string(full.error().what()).find("purge the domain that purged most"),
+            std::string::npos);
+  EXPECT_EQ(raised(rows, 1, kGenerationsMax, &generation).error().code(), Code::kNoSpace);
+  EXPECT_TRUE(raised(rows, 1, 2, &generation).has_value()) << "it has a row";
+  rows = *raised(rows, 1, 0, &generation);
+  EXPECT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(raised(rows, 3, 0, &generation).has_value());
 }
 
 // Of domains that no list has, a table can be full: said so, and never more than there is.
