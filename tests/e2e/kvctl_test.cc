@@ -7,10 +7,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "tests/e2e/engine.h"
+#include "tests/e2e/peer.h"
 #include "tests/tools/ledger/real_daemon.h"
 
 namespace varve {
@@ -205,6 +207,23 @@ TEST_F(KvctlOnANode, ChangesThings) {
   EXPECT_EQ(gone.exit, kUnreached);
   EXPECT_EQ(gone.code(), "UNAVAILABLE");
   EXPECT_NE(gone.message().find("--control"), std::string::npos);
+}
+
+// Method: more mute peers than the control plane takes. Expect: the node is not said to be absent,
+// and is there again when they have gone.
+TEST_F(KvctlOnANode, SaysThatAllConnectionsAreTaken) {
+  start();
+  wait_until_ready();
+  {
+    std::list<PeerLane> mute;
+    for (uint32_t i = 0; i < 40; ++i)
+      mute.emplace_back(address);
+    const Said status = kvctl("status");
+    EXPECT_EQ(status.exit, kUnreached);
+    EXPECT_NE(status.message().find("ends each connection at once"), std::string::npos)
+        << status.message();
+  }
+  wait_until_ready();
 }
 
 TEST_F(KvctlOnANode, PutsAFileAndGetsItBackAfterAKill) {

@@ -3,11 +3,15 @@
 
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <varve/v1/control.grpc.pb.h>
 
+#include <cerrno>
 #include <chrono>
 #include <type_traits>
 
+#include "common/fabric/tcp_socket.h"
 #include "tools/kvctl/call.h"
 
 namespace varve::kvctl {
@@ -15,6 +19,7 @@ namespace varve::kvctl {
 namespace {
 
 constexpr Nanos kPurgeNanos = 90 * kSecond;
+constexpr int kDoorMs = 1000;                          // until a connection is made, or ended
 constexpr std::chrono::milliseconds kEndingSeen(200);  // an end of the connection is known by then
 
 const char* code_text(grpc::StatusCode code) {
@@ -49,8 +54,33 @@ std::shared_ptr<grpc::Channel> connect(const std::string& control) {
   return grpc::CreateCustomChannel(control, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// How far a call came.
-enum class Came { kNowhere, kToTheEndOfTheConnection, kToAnAnswer };
+// How far a call came. To a closed door: somebody listens, and ends each connection at once.
+enum class Came { kNowhere, kToAClosedDoor, kToTheEndOfTheConnection, kToAnAnswer };
+
+// gRPC does not tell a connection that was ended at once from one that was refused, so this makes
+// one of its own: a server of gRPC speaks first.
+bool is_closed_door(const std::string& control) {
+  const Result<SocketAddress> address = resolve(control);
+  if (!address) return false;
+  const Result<Socket> socket = open_socket(*address);
+  if (!socket) return false;
+  const auto waits = [fd = socket->fd()](short for_what) {
+    pollfd poll = {fd, for_what, 0};
+    return ::poll(&poll, 1, kDoorMs) == 1;
+  };
+  if (::connect(socket->fd(), address->get(), address->bytes) != 0 && errno != EINPROGRESS) {
+    return false;
+  }
+  int error = 0;
+  socklen_t bytes = sizeof(error);
+  const bool connected = waits(POLLOUT) &&
+                         ::getsockopt(socket->fd(), SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
+                         error == 0;
+  if (!connected || !waits(POLLIN)) return false;
+  char first = 0;
+  const ssize_t got = ::recv(socket->fd(), &first, 1, 0);
+  return got == 0 || (got < 0 && errno == ECONNRESET);
+}
 
 // Whether it only looks. What is no deed cannot be done in part.
 template <class Request>
@@ -76,7 +106,14 @@ Outcome outcome_of(const grpc::Status& status, const Asked& asked, Came came) {
   const grpc::StatusCode code = status.error_code();
   Outcome outcome{Exit::kFailed, code_text(code), said};
   const bool late = code == grpc::DEADLINE_EXCEEDED;
-  if (came == Came::kNowhere && (late || code == grpc::UNAVAILABLE)) {
+  if (came == Came::kToAClosedDoor) {
+    outcome.exit = Exit::kUnreached;
+    outcome.text =
+        "a node, or something else, is at " + address.control +
+        " and ends each connection at once: a node does so while as many are open as may be "
+        "(varve_control_connections_refused_total, and its log); those without a call end in 30 s, "
+        "so try again then, or see there who is connected";
+  } else if (came == Came::kNowhere && (late || code == grpc::UNAVAILABLE)) {
     outcome.exit = Exit::kUnreached;
     outcome.text =
         "cannot reach a node at " + address.control + " (" +
@@ -128,7 +165,11 @@ struct NodeClient::Channel {
     reached = connects(context.deadline());
     const grpc::Status status = ((*stub).*method)(&context, request, response);
     Came came = reached ? Came::kToAnAnswer : Came::kNowhere;
-    if (reached && status.error_code() == grpc::UNAVAILABLE &&
+    if (!reached && status.error_code() == grpc::UNAVAILABLE && is_closed_door(address.control)) {
+      came = Came::kToAClosedDoor;
+      reached = true;  // somebody is there
+    }
+    if (came == Came::kToAnAnswer && status.error_code() == grpc::UNAVAILABLE &&
         channel->WaitForStateChange(GRPC_CHANNEL_READY,
                                     std::chrono::system_clock::now() + kEndingSeen)) {
       came = Came::kToTheEndOfTheConnection;

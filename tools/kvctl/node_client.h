@@ -58,8 +58,8 @@ class NodeClient {
   NodeClient& operator=(const NodeClient&) = delete;
 
   const NodeAddress& address() const { return address_; }
-  // Whether there was a connection when the last call was made: somebody is there, whatever he
-  // said.
+  // Whether there was a connection when the last call was made, if only one that was ended at once:
+  // somebody is there, whatever he said.
   bool reached() const;
 
 #define X(Name) Outcome ask(const v1::Name##Request& request, v1::Name##Response* response);

@@ -52,7 +52,15 @@ Outcome purge(Call& call) {
   if (outcome.ok()) outcome = call.confirm(deed);
   v1::PurgeResponse purged;
   if (outcome.ok()) outcome = call.node.ask(request, &purged);
-  return outcome.ok() ? call.show(purged, purged_text(purged)) : outcome;
+  if (!outcome.ok()) return outcome;
+  std::string text = purged_text(purged);
+  // Each lineage that was ever purged has one of few rows, and a misspelt one takes it as well.
+  if (request.kind() == v1::PURGE_KIND_LINEAGE && purged.blocks() == 0) {
+    text +=
+        "nothing of that lineage was here; if it is misspelt, it has one of the 32 places for "
+        "purged lineages all the same, until the whole domain is purged\n";
+  }
+  return call.show(purged, text);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "tests/tools/kvctl/fake_node.h"
 
 namespace varve::kvctl {
@@ -100,27 +102,55 @@ TEST(NodeClient, SaysThatWhatWasBegunMayBeDone) {
   EXPECT_TRUE(client.reached());
 }
 
+// A port of this machine that the kernel answers for.
+struct Listening {
+  Listening() {
+    sockaddr_in at = {};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof(at);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&at), bytes), 0);
+    EXPECT_EQ(::listen(fd, 8), 0);
+    EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &bytes), 0);
+    address.control = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  }
+  ~Listening() { ::close(fd); }
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  NodeAddress address;
+};
+
 // Goal: a varved that is stopped (the kernel still takes connections) is not said to be absent.
 TEST(NodeClient, SaysThatNobodySpeaksThere) {
-  const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in at = {};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof(at);
-  ASSERT_EQ(::bind(listening, reinterpret_cast<const sockaddr*>(&at), bytes), 0);
-  ASSERT_EQ(::listen(listening, 8), 0);
-  ASSERT_EQ(::getsockname(listening, reinterpret_cast<sockaddr*>(&at), &bytes), 0);
-  NodeAddress address;
-  address.control = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
-  address.timeout_ns = 200 * kMillisecond;
-  NodeClient client(address);
+  Listening port;
+  port.address.timeout_ns = 200 * kMillisecond;
+  NodeClient client(port.address);
   v1::PurgeResponse purged;
   const Outcome outcome = client.ask(v1::PurgeRequest(), &purged);
   EXPECT_EQ(outcome.exit, Exit::kUnreached) << outcome.text;
   EXPECT_NE(outcome.text.find("no answer in 200 ms"), std::string::npos) << outcome.text;
   EXPECT_NE(outcome.text.find("see its log where it runs"), std::string::npos) << outcome.text;
   EXPECT_FALSE(client.reached());
-  ::close(listening);
+}
+
+// Goal: nobody is led to start or stop a sound node that has as many operators as may be.
+TEST(NodeClient, SaysThatConnectionsAreEndedAtOnce) {
+  Listening port;
+  std::thread closing([fd = port.fd] {
+    for (int peer = 0; peer >= 0;) {
+      peer = ::accept(fd, nullptr, nullptr);
+      if (peer >= 0) ::close(peer);
+    }
+  });
+  NodeClient client(port.address);
+  v1::GetStatusResponse status;
+  const Outcome outcome = client.ask(v1::GetStatusRequest(), &status);
+  ::shutdown(port.fd, SHUT_RDWR);
+  closing.join();
+  EXPECT_EQ(outcome.exit, Exit::kUnreached) << outcome.text;
+  EXPECT_NE(outcome.text.find("ends each connection at once"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("try again"), std::string::npos) << outcome.text;
+  EXPECT_EQ(outcome.text.find("start varved"), std::string::npos) << outcome.text;
+  EXPECT_TRUE(client.reached()) << "doctor takes it for a node that is there";
 }
 
 TEST(NodeClient, TellsRefusalsApart) {

@@ -29,6 +29,9 @@ TEST(Purge, NamesOneThing) {
   EXPECT_EQ(node.Purge_request.kind(), v1::PURGE_KIND_LINEAGE);
   EXPECT_EQ(node.Purge_request.lineage(), "a");
   EXPECT_EQ(node.Purge_request.domain(), "d");
+  EXPECT_NE(node.kvctl({"--yes", "purge", "--lineage", "a"}).out.find("if it is misspelt"),
+            std::string::npos)
+      << "no block is answered";
   EXPECT_EQ(node.kvctl({"--yes", "purge", "--format", "abababab"}).exit, Exit::kDone);
   EXPECT_EQ(node.Purge_request.fingerprint(), std::string(4, '\xab'));
   EXPECT_EQ(node.kvctl({"--yes", "purge", "--all"}).exit, Exit::kDone);
