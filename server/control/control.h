@@ -115,6 +115,7 @@ struct Tier {
   std::string name;
   uint64_t capacity_bytes = 0, used_bytes = 0, reserved_bytes = 0;
   uint64_t blocks = 0, hits = 0, pulled_bytes = 0;
+  std::string admission, eviction;  // policies, by name
 };
 
 enum class TargetState : uint8_t {
@@ -160,7 +161,8 @@ struct Domain {
   std::string name;
   uint32_t id = 0, generation = 0;
   bool has_token = false;
-  uint64_t sessions = 0, quota_bytes = 0, used_bytes = 0;
+  uint64_t sessions = 0, quota_bytes = 0;
+  uint64_t used_bytes = 0, dram_bytes = 0, blocks = 0;  // used: live on flash
 };
 struct DomainToken {
   Domain domain;

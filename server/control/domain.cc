@@ -14,6 +14,8 @@ void fill(const Domain& from, v1::Domain* to) {
   to->set_sessions(from.sessions);
   to->set_quota_bytes(from.quota_bytes);
   to->set_used_bytes(from.used_bytes);
+  to->set_dram_bytes(from.dram_bytes);
+  to->set_blocks(from.blocks);
 }
 
 // Empty, or what is wrong with it.

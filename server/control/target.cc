@@ -48,6 +48,8 @@ grpc::Status list_tiers(const Ask& ask, const v1::ListTiersRequest&, v1::ListTie
     row->set_blocks(tier.blocks);
     row->set_hits(tier.hits);
     row->set_pulled_bytes(tier.pulled_bytes);
+    row->set_admission(tier.admission);
+    row->set_eviction(tier.eviction);
   }
   return grpc::Status::OK;
 }

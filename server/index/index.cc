@@ -98,15 +98,17 @@ struct Index::State {
   }
   uint16_t live_of(uint32_t block) const;
   bool is_thin(uint32_t block) const;
-  void place_store(const flash::Place& place, Fragment* fragment) {
-    place_clear(fragment);
+  void place_store(uint32_t slot, const flash::Place& place, Fragment* fragment) {
+    place_clear(slot, fragment);
     place_write(place, fragment);
     ++on_target[fragment->target];
+    pages_of.add(bases[slot].domain, fragment->pages);
   }
-  void place_clear(Fragment* fragment) {
+  void place_clear(uint32_t slot, Fragment* fragment) {
     if (!has_place(*fragment)) return;
     VARVE_ASSERT(on_target[fragment->target] > 0, fragment->target);
     --on_target[fragment->target];
+    pages_of.take(bases[slot].domain, fragment->pages);
     fragment->target = kNowhere;
   }
   void thin_changed(bool was, uint32_t block) { thin_count += is_thin(block) - was; }
@@ -121,6 +123,7 @@ struct Index::State {
   uint32_t base_free_head = kNone, block_free_head = kNone;
   uint32_t base_count = 0, block_count = 0, thin_count = 0, away_count = 0;
   uint32_t on_target[kTargetsMax] = {};  // fragments
+  DomainSums blocks_of, pages_of;
 };
 
 const BaseEntry& Index::State::base(uint32_t slot) const {
@@ -247,6 +250,7 @@ void Index::State::link(uint32_t slot, uint32_t block) {
     link = &at(*link, 0).next;
   added.next = *link;
   *link = block;
+  blocks_of.add(entry.domain, 1);
 }
 
 // Out of the chain and back to the free list.
@@ -254,7 +258,8 @@ void Index::State::unlink(uint32_t slot, uint32_t block) {
   BaseEntry& entry = bases[slot];
   state_set(block, BlockState::kMemory);  // counted as nothing
   for (uint32_t p = 0; p < width; ++p)
-    place_clear(&at(block, p));
+    place_clear(slot, &at(block, p));
+  blocks_of.take(entry.domain, 1);
   Fragment& gone = at(block, 0);
   uint32_t* link = &entry.first;
   while (*link != block)
@@ -413,7 +418,7 @@ void Index::place_add(const Located& located, uint32_t position, const flash::Pl
   Fragment& fragment = s.at(located.block_slot, position);
   VARVE_ASSERT(!has_place(fragment), located.block_slot, position);
   const bool was_thin = s.is_thin(located.block_slot);
-  s.place_store(to, &fragment);
+  s.place_store(located.base_slot, to, &fragment);
   s.thin_changed(was_thin, located.block_slot);
 }
 
@@ -423,7 +428,7 @@ bool Index::place_move(const BlockId& block, const flash::Place& from, const fla
   if (!found) return false;
   const std::optional<uint32_t> position = position_of(*found, from);
   if (!position) return false;
-  state_->place_store(to, &state_->at(found->block_slot, *position));
+  state_->place_store(found->base_slot, to, &state_->at(found->block_slot, *position));
   return true;
 }
 
@@ -450,7 +455,7 @@ void Index::lose(const Located& located, uint32_t position) {
   Fragment& fragment = s.at(located.block_slot, position);
   VARVE_ASSERT(has_place(fragment), located.block_slot, position);
   const bool was_thin = s.is_thin(located.block_slot);
-  s.place_clear(&fragment);
+  s.place_clear(located.base_slot, &fragment);
   s.thin_changed(was_thin, located.block_slot);
 }
 
@@ -518,6 +523,13 @@ uint32_t Index::away_count() const {
 uint32_t Index::fragments_on(uint32_t target) const {
   VARVE_ASSERT(target < kTargetsMax, target);
   return state_->on_target[target];
+}
+
+const DomainSums& Index::blocks_by_domain() const {
+  return state_->blocks_of;
+}
+const DomainSums& Index::pages_by_domain() const {
+  return state_->pages_of;
 }
 
 uint64_t Index::memory_bytes() const {

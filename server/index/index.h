@@ -139,6 +139,9 @@ class Index {
   uint32_t away_count() const;  // blocks
   // Fragments that have a place on a target, of blocks in whatever state.
   uint32_t fragments_on(uint32_t target) const;
+  // Of each domain: blocks in whatever state, and the pages of their fragments that have a place.
+  const DomainSums& blocks_by_domain() const;
+  const DomainSums& pages_by_domain() const;
   uint64_t memory_bytes() const;  // all in, see IndexBytes
   // Visits all blocks in slot order from `cursor` (0 = start), looking at `limit` base slots at
   // most; returns the next cursor, 0 at the end. A block that stays through all the calls is

@@ -151,12 +151,14 @@ control::Answer<control::Page<control::Domain>> NodeIngress::domains(const contr
     row.id = domain.id;
     row.generation = flash::domain_generation(now->rows, domain.id);
     row.has_token = domain.has_token;
-    row.sessions = static_cast<uint64_t>(
-        sum.number("varve_domain_sessions", "domain=\"" + domain.name + "\""));
-    for (uint32_t t = 0; t < node_.targets.size() && domains.all().size() == 1; ++t) {
-      row.used_bytes += static_cast<uint64_t>(
-          sum.number("varve_target_live_bytes", "target=\"" + std::to_string(t) + "\""));
-    }
+    const auto number = [&sum, label = "domain=\"" + domain.name + "\""](const char* name,
+                                                                         const char* more = "") {
+      return static_cast<uint64_t>(sum.number(name, label + more));
+    };
+    row.sessions = number("varve_domain_sessions");
+    row.used_bytes = number("varve_domain_used_bytes", ",tier=\"flash\"");
+    row.dram_bytes = number("varve_domain_used_bytes", ",tier=\"dram\"");
+    row.blocks = number("varve_domain_blocks");
     out.rows.push_back(std::move(row));
   }
   return out;
@@ -167,7 +169,8 @@ control::Answer<control::DomainToken> NodeIngress::domain_create(const std::stri
                                                                  Nanos limit_ns) {
   if (quota_bytes > 0) {
     return Refusal::of(Code::kUnsupported,
-                       "quota_bytes is not kept by this version, so it is refused; leave it out");
+                       "a quota is not kept by this version, so none is taken; leave quota_bytes "
+                       "out, and watch varve_domain_used_bytes");
   }
   if (auto refusal = refuse_open(node_)) return *std::move(refusal);
   const Until until = this->until(limit_ns);

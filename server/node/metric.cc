@@ -1,5 +1,7 @@
 // The metrics of a node: every shard is asked once a second, the sum is shown, and goes to one
 // file.
+#include <map>
+
 #include "server/node/node.h"
 
 namespace varve {
@@ -65,6 +67,7 @@ void collect(void* context) {
   if (thread.index == kSessionShard && thread.formats.empty()) {
     thread.node.sessions->take_formats(&thread.formats);
   }
+  thread.uses_answered = thread.shard->domain_use();
   thread.answered = std::move(snapshot);
 }
 
@@ -78,6 +81,37 @@ NodeHealth health_of(const Node& node, const MetricSnapshot& sum, const NodeFact
     if (ok == static_cast<int64_t>(facts.shards_counted)) ++health.targets_work;
   }
   return health;
+}
+
+// What every domain has, by name, which cores do not know. Of one that was dropped something may
+// be left until its purge has come to it.
+void add_domain_use(const Node& node, MetricSnapshot& sum) {
+  const Domains domains = node.domains.now();
+  std::map<std::string, DomainUse> uses;
+  for (const Domain& domain : domains.all())
+    uses[domain.name] = {};
+  for (const auto& thread : node.threads) {
+    for (const DomainUse& use : thread->uses) {
+      const Domain* domain = domains.find(use.domain);
+      DomainUse& of = uses[domain != nullptr ? domain->name : "(dropped)"];
+      of.dram_bytes += use.dram_bytes;
+      of.flash_bytes += use.flash_bytes;
+      of.blocks += use.blocks;
+    }
+  }
+  for (const auto& [name, use] : uses) {
+    const std::string label = "domain=\"" + name + "\"";
+    add(sum,
+        {"varve_domain_used_bytes", label + ",tier=\"dram\"",
+         "In whole pages, by domain: resident in DRAM; live on flash, what is away included."},
+        Kind::kGauge, use.dram_bytes);
+    add(sum, {"varve_domain_used_bytes", label + ",tier=\"flash\"", "The same, on flash."},
+        Kind::kGauge, use.flash_bytes);
+  }
+  for (const auto& [name, use] : uses) {
+    add(sum, {"varve_domain_blocks", "domain=\"" + name + "\"", "Blocks in the index, by domain."},
+        Kind::kGauge, use.blocks);
+  }
 }
 
 // What the control plane is told until the next look.
@@ -152,6 +186,7 @@ NodeFacts ask_shards(Node& node, MetricSnapshot* sum, std::vector<bool>* answers
     answers->push_back(thread->call.run(*thread->reactor, collect, thread.get(), kAnswerWait));
     if (answers->back()) {
       thread->snapshot = std::move(thread->answered);
+      thread->uses = std::move(thread->uses_answered);
       thread->has_snapshot = true;
       for (const std::vector<std::byte>& format : std::exchange(thread->formats, {}))
         (void)node.book.add(format);
@@ -174,6 +209,7 @@ void add_own(Node& node, const NodeFacts& facts, MetricSnapshot& sum) {
          "1: purges were answered without it, or may have been; it may not start alone."},
         Kind::kGauge, node.targets[t].witness.missed.empty() ? 0 : 1);
   }
+  add_domain_use(node, sum);
   add(sum, {"varve_shards_stalled", "", "Shards that did not answer within a second."},
       Kind::kGauge, facts.shards_stalled);
   for (uint32_t r = 0; r < kDegradedReasons; ++r) {

@@ -63,7 +63,9 @@ struct ShardThread {
   Ask ask = nullptr;
   bool answer = false;
   MetricSnapshot answered;  // written on the shard's core inside a call, read by main after it
+  std::vector<DomainUse> uses_answered;         // the same
   std::vector<std::vector<std::byte>> formats;  // the same, of the session shard: new ones
+  std::vector<DomainUse> uses;                  // main's, as the snapshot
   MetricSnapshot snapshot;  // main's: the last answer, so that a counter never seems to go back
   bool has_snapshot = false;
 };

@@ -139,6 +139,9 @@ std::vector<control::Tier> NodeIngress::tiers() {
   const MetricSnapshot& sum = node_.view.sum;
   control::Tier dram;
   dram.name = "dram";
+  const Shard& shard = *node_.threads.front()->shard;  // all have the same
+  dram.admission = shard.dram_policy().admission;
+  dram.eviction = shard.dram_policy().eviction;
   for (uint32_t b = 0; b < kBudgets; ++b) {
     const auto budget = static_cast<Budget>(b);
     const std::string label = std::string("budget=\"") + budget_name(budget) + "\"";
@@ -150,6 +153,8 @@ std::vector<control::Tier> NodeIngress::tiers() {
   dram.pulled_bytes = number(sum, "varve_pull_bytes_total", "tier=\"dram\"");
   control::Tier flash;
   flash.name = "flash";
+  flash.admission = shard.flash_policy().admission;
+  flash.eviction = shard.flash_policy().eviction;
   for (size_t t = 0; t < node_.targets.size(); ++t) {
     const std::string label = "target=\"" + std::to_string(t) + "\"";
     if (node_.targets[t].drained || !works(static_cast<uint32_t>(t))) continue;

@@ -231,6 +231,7 @@ void ExtentOp::post(DataSend& send) {
                          .offset = offset,
                          .entry = entry_,
                          .attempt = at_.block->attempt};
+  send.from_dram = from_dram_;
   send.part = at_.part;
   send.owner = this;
   send.status = Status();

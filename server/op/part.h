@@ -176,6 +176,7 @@ struct DataSend {
   SendRequest request;              // payload points into pinned slabs; head filled by the session
   wire::Data data;
   struct PullPart* part = nullptr;
+  bool from_dram = true;      // or a drive was read for it
   Status status;              // of the link, on the way back
   void* owner = nullptr;      // the PullOp
   DataSend* next = nullptr;   // the session's queue

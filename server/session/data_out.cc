@@ -93,6 +93,7 @@ void DataOut::hand_over(Out& out, DataSend& send) {
   ++out.queued_sends;
   scope_.context.metrics.pulled_bytes.add(bytes);
   scope_.counts->pulled_bytes.add(bytes);
+  (send.from_dram ? scope_.counts->pulled_dram : scope_.counts->pulled_flash).add(bytes);
   out.lane->send(send.request);
 }
 

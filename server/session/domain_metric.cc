@@ -90,6 +90,11 @@ void DomainMetrics::register_row(const DomainCounts& row, MetricSet& set) {
           &row.pushed_bytes);
   set.add({"varve_domain_sent_bytes_total", domain, "Payload handed to bulk lanes, by domain."},
           &row.pulled_bytes);
+  set.add({"varve_domain_pull_bytes_total", domain + ",tier=\"dram\"",
+           "Of these, by the tier that had it; what is followed is in DRAM."},
+          &row.pulled_dram);
+  set.add({"varve_domain_pull_bytes_total", domain + ",tier=\"flash\"", "The same, of flash."},
+          &row.pulled_flash);
   set.add({"varve_domain_purged_blocks_total", domain,
            "Blocks that purges made unreachable, by domain."},
           &row.purged_blocks);

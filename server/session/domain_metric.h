@@ -33,6 +33,7 @@ struct DomainCounts {
   Counter match_ids[kRequestOutcomes], pull_blocks[kRequestOutcomes];
   Counter match_hits_dram, match_hits_flash;  // together match_ids of kHit
   Counter pushed_blocks, pushed_bytes, pulled_bytes, purged_blocks;
+  Counter pulled_dram, pulled_flash;  // together pulled_bytes
 };
 
 class DomainMetrics {

@@ -20,6 +20,7 @@ namespace {
 constexpr Nanos kWatchNanos = 1 * kSecond;
 constexpr Nanos kDrainPollNanos = 1 * kMillisecond;
 constexpr uint32_t kPinsPerLease = 256;  // on average, of all leases together
+constexpr char kFlashAdmission[] = "every_commit";
 
 struct UsageGauges {
   Gauge capacity, live, reserved, free_segments, ok, suspect, limbo, fragments, draining;
@@ -66,6 +67,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   bool drained() const override { return draining_flash_ && flash_->idle(); }
   bool recovering() const override { return flash_->recovering(); }
   MetricSnapshot metrics() const override;
+  std::vector<DomainUse> domain_use() const override;
   Reactor& reactor() override { return reactor_; }
   Index& index() override { return index_; }
   DramTier& tier() override { return tier_; }
@@ -77,6 +79,11 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   ShardPolicy policy() const override;
   void policy_set(const ShardPolicy& policy) override;
   bool can_drain() const override { return operations_->repairs(); }
+  TierPolicy dram_policy() const override {
+    const bool keeps = options_.tier.limit_bytes[static_cast<uint8_t>(Budget::kResident)] > 0;
+    return keeps ? TierPolicy{admission_->name(), DramTier::kEviction} : TierPolicy{"none", "none"};
+  }
+  TierPolicy flash_policy() const override { return {kFlashAdmission, eviction_->name()}; }
   void draining_set(uint32_t target, Draining draining) override;
 
   // FlashUser
@@ -367,6 +374,27 @@ MetricSnapshot ShardImpl::metrics() const {
     usage_[t].scrub_done.set(static_cast<int64_t>(bytes_of(usage.scrub_pass_done_pages)));
   }
   return metrics_.snapshot();
+}
+
+std::vector<DomainUse> ShardImpl::domain_use() const {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  const DomainSums& blocks = index_.blocks_by_domain();
+  const DomainSums& resident = tier_.resident_pages();
+  std::vector<uint32_t> domains;  // what is resident may have left the index, and still be sent
+  for (const DomainSums* sums : {&blocks, &resident}) {
+    for (const DomainSums::Row& row : sums->rows())
+      domains.push_back(row.domain);
+  }
+  std::sort(domains.begin(), domains.end());
+  domains.erase(std::unique(domains.begin(), domains.end()), domains.end());
+  std::vector<DomainUse> uses;
+  for (const uint32_t domain : domains) {
+    uses.push_back({.domain = domain,
+                    .dram_bytes = bytes_of(resident.of(domain)),
+                    .flash_bytes = bytes_of(index_.pages_by_domain().of(domain)),
+                    .blocks = blocks.of(domain)});
+  }
+  return uses;
 }
 
 Status check(const ShardOptions& options, ByteSpan arena,

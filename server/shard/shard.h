@@ -51,6 +51,19 @@ struct ShardPolicy {
   Nanos scrub_interval_ns = 0;  // 0 = never
 };
 
+// What a domain has here, in whole pages: resident in DRAM, and live on flash.
+struct DomainUse {
+  uint32_t domain = kDomainDefault;
+  uint64_t dram_bytes = 0, flash_bytes = 0;
+  uint64_t blocks = 0;  // in the index, those that are away included
+};
+
+// By name: who comes into a tier, and who goes first where room is wanted.
+struct TierPolicy {
+  const char* admission = "";
+  const char* eviction = "";
+};
+
 class Shard {
  public:
   // `arena_memory` outlives the shard; it is registered with the reactor's io when there is one.
@@ -67,6 +80,8 @@ class Shard {
   virtual bool drained() const = 0;
   virtual bool recovering() const = 0;
   virtual MetricSnapshot metrics() const = 0;
+  // Of every domain that has anything, by rising id (owner core).
+  virtual std::vector<DomainUse> domain_use() const { return {}; }
   virtual Reactor& reactor() = 0;
   // Of the operator (owner core). What a look finds stands in server/op/look.h; tiers[i] is of
   // ids[i], whichever home that has: of another one kNone.
@@ -77,6 +92,9 @@ class Shard {
   virtual void policy_set(const ShardPolicy& /*policy*/) {}
   // Whether repair can move what a target holds: it has a rate, and there are targets to move to.
   virtual bool can_drain() const { return false; }
+  // Fixed at the start; any thread. On flash nobody is asked: what is committed is written.
+  virtual TierPolicy dram_policy() const { return {}; }
+  virtual TierPolicy flash_policy() const { return {}; }
   virtual void draining_set(uint32_t /*target*/, Draining /*draining*/) {}
 
   // For tests and the simulator's checkers.

@@ -393,6 +393,11 @@ void DramTier::discharge(Budget budget, uint32_t pages) {
   used_gauges_[b].set(static_cast<int64_t>(bytes_of(used_pages_[b])));
 }
 
+void DramTier::discharge_own(const TierBlock& block, uint32_t pages) {
+  discharge(block.budget, pages);
+  if (block.budget == Budget::kResident) resident_pages_.take(block.block.domain, pages);
+}
+
 // A clean block lost its last pin: all its pages become resident, or it goes.
 void DramTier::settle(TierBlock& block) {
   VARVE_ASSERT(!block.dirty);
@@ -419,6 +424,7 @@ bool DramTier::charge_resident(TierBlock& block) {
     evict_oldest();
   discharge(resident ? Budget::kPull : block.budget, pages);
   charge(Budget::kResident, pages);
+  resident_pages_.add(block.block.domain, pages);
   block.charged_pages += block.extra_pages;
   block.extra_pages = 0;
   block.budget = Budget::kResident;
@@ -450,7 +456,7 @@ void DramTier::free_block(TierBlock& block) {
   arena_.give(block.header);
   if (!block.meta.empty()) arena_.give(block.meta);
   if (!block.spare_headers.empty()) arena_.give(block.spare_headers);
-  discharge(block.budget, block.charged_pages);
+  discharge_own(block, block.charged_pages);
   if (block.extra_pages > 0) discharge(Budget::kPull, block.extra_pages);
   if (block.slot != kNone) map_erase(block.slot);
   block.block = BlockId{};
@@ -482,7 +488,7 @@ void DramTier::give_pages(TierBlock& block, Slab& slab) {
   block.extra_pages -= extra;
   block.charged_pages -= pages - extra;
   discharge(Budget::kPull, extra);
-  discharge(block.budget, pages - extra);
+  discharge_own(block, pages - extra);
 }
 
 uint32_t DramTier::map_home(uint32_t slot) const {

@@ -136,6 +136,7 @@ inline constexpr uint32_t kTierMapBytesPerBlock = 6;  // counted by the index (i
 
 class DramTier {
  public:
+  static constexpr const char* kEviction = "lru";  // the name of what evict_oldest() does
   DramTier(Arena& arena, const TierOptions& options);
   // What a grant of such a block charges: all its extents, parity included, a header for each
   // fragment and its list of slabs.
@@ -194,6 +195,7 @@ class DramTier {
 
   uint64_t used_bytes(Budget budget) const;
   uint64_t limit_bytes(Budget budget) const;
+  const DomainSums& resident_pages() const { return resident_pages_; }  // of kResident
   uint64_t evictable_bytes() const;
   Arena& arena() { return arena_; }
   const Arena& arena() const { return arena_; }
@@ -207,6 +209,7 @@ class DramTier {
   void discharge(Budget budget, uint32_t pages);
   void settle(TierBlock& block);
   bool charge_resident(TierBlock& block);
+  void discharge_own(const TierBlock& block, uint32_t pages);
   void evict_oldest();
   void free_block(TierBlock& block);
   void take_overhead(TierBlock& block);
@@ -222,6 +225,7 @@ class DramTier {
   List<TierBlock> resident_;             // unpinned, clean, findable; front = oldest
   std::vector<uint32_t> slot_to_block_;  // open addressing by slot: pool index
   uint64_t used_pages_[kBudgets] = {};
+  DomainSums resident_pages_;
   uint64_t evictable_pages_ = 0;
   Gauge used_gauges_[kBudgets], limit_gauges_[kBudgets];
   Counter refused_[kBudgets], evictions_, hits_, misses_;

@@ -355,6 +355,9 @@ TEST_F(ControlOfANode, ScrubsAndChangesPolicies) {
   ASSERT_EQ(tiers.tiers_size(), 2);
   EXPECT_GT(tiers.tiers(0).capacity_bytes(), 100u << 20);
   EXPECT_GT(tiers.tiers(1).capacity_bytes(), 900u << 20);
+  EXPECT_EQ(tiers.tiers(0).admission() + " " + tiers.tiers(0).eviction(), "admit_all lru");
+  EXPECT_EQ(tiers.tiers(1).admission() + " " + tiers.tiers(1).eviction(),
+            "every_commit leaf_first_lru");
   v1::ListDomainsResponse domains;
   ASSERT_TRUE(ask(&Stub::ListDomains, v1::ListDomainsRequest(), &domains).ok());
   ASSERT_EQ(domains.domains_size(), 1);

@@ -65,6 +65,18 @@ class DomainsOfANode : public ControlOfANode {
     return all;
   }
   const std::string& where() { return real.daemon().address(); }
+  // What one has on flash, once the numbers of a second say what `wanted` does.
+  v1::Domain has(const std::string& name, bool (*wanted)(const v1::Domain&)) {
+    v1::Domain row;
+    for (uint32_t tries = 0; tries < 100; ++tries) {
+      for (const v1::Domain& domain : domains()) {
+        if (domain.name() == name) row = domain;
+      }
+      if (wanted(row)) break;
+      pause(100 * kMillisecond);
+    }
+    return row;
+  }
   void lose_lists() {
     for (const char* name : {"domains.list", "targets.list"})
       std::filesystem::remove(real.folder() + "/data/" + name);
@@ -149,7 +161,14 @@ TEST_F(DomainsOfANode, WhatOneHasIsNotThereForAnother) {
   EXPECT_EQ(a.match(ids).n_blocks, kBlocks);
   EXPECT_TRUE(reads(a, ids, leased.lease));
 
-  // Expect: the operator sees what is there, where it is.
+  // Expect: the operator sees what is there, where it is, and whose.
+  const v1::Domain full = has("team-a", [](const v1::Domain& row) { return row.used_bytes() > 0; });
+  EXPECT_EQ(full.blocks(), kBlocks);
+  EXPECT_GT(full.used_bytes(), 0u);
+  EXPECT_EQ(full.used_bytes() % kPageBytes, 0u);
+  for (const v1::Domain& row : domains()) {
+    if (row.name() != "team-a") EXPECT_EQ(row.used_bytes() + row.dram_bytes() + row.blocks(), 0u);
+  }
   EXPECT_TRUE(find(ids[0], "team-a").found());
   EXPECT_FALSE(find(ids[0], "team-b").found());
   EXPECT_FALSE(find(ids[0]).found());
@@ -178,6 +197,9 @@ TEST_F(DomainsOfANode, WhatOneHasIsNotThereForAnother) {
   ASSERT_TRUE(ask(&Stub::Purge, in, &out).ok());
   EXPECT_EQ(out.blocks(), kBlocks);
   EXPECT_EQ(a.match(ids).n_blocks, 0u);
+  const v1::Domain empty =
+      has("team-a", [](const v1::Domain& row) { return row.used_bytes() == 0; });
+  EXPECT_EQ(empty.used_bytes() + empty.dram_bytes() + empty.blocks(), 0u);
   stop();
 }
 

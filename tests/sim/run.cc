@@ -312,6 +312,7 @@ class Run {
   }
   void end_life() {
     count_evictions();
+    world_.check_use(World::Rest::kNo);
     truth_.look();
     truth_.died();
   }

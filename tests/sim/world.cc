@@ -269,6 +269,7 @@ void World::check_limits() const {
 void World::check_at_rest() const {
   if (!alive()) return;
   expect(life_->sessions->at_rest(), "I6 a session, lane or request is left");
+  check_use(Rest::kYes);
   for (const auto& shard : life_->shards) {
     expect(shard->at_rest(), "I6 a shard holds an op, lease, grant or pin");
     expect(shard->tier().at_rest(), "I6 DRAM is pinned, dirty or reading");

@@ -105,6 +105,9 @@ class World {
   // Checks that hold at any time: I6 bounds, I7 limits.
   void check_limits() const;
   void check_at_rest() const;
+  // What each domain has in each tier, counted again; at rest nothing is on its way.
+  enum class Rest : uint8_t { kNo, kYes };
+  void check_use(Rest rest) const;
   bool recovering() const;
   int64_t metric(const std::string& name, const std::string& labels = "") const;
   // Sum over all labels.
@@ -172,6 +175,7 @@ class World {
   };
   void abandon(SimFabric::Death death);
   void crash_devices();
+  void check_live(Shard& shard, const uint64_t* pages) const;
   flash::TargetOptions target_options(uint32_t target) const;
   void expect_refusal();
   Domains domains() const;

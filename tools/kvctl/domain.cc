@@ -8,11 +8,13 @@ namespace varve::kvctl {
 namespace {
 
 std::string domains_text(const v1::ListDomainsResponse& list, const Paint& paint) {
-  Table table({"NAME", ">ID", "TOKEN", ">SESSIONS", ">USED", ">QUOTA", ">PURGED"});
+  Table table(
+      {"NAME", ">ID", "TOKEN", ">SESSIONS", ">BLOCKS", ">DRAM", ">FLASH", ">QUOTA", ">PURGED"});
   for (const v1::Domain& domain : list.domains()) {
     table.row({printable(domain.name()), std::to_string(domain.id()),
                domain.has_token() ? "yes" : "none", count_text(domain.sessions()),
-               domain.used_bytes() == 0 ? "-" : size_text(domain.used_bytes()),
+               count_text(domain.blocks()), size_text(domain.dram_bytes()),
+               size_text(domain.used_bytes()),
                domain.quota_bytes() == 0 ? "none" : size_text(domain.quota_bytes()),
                std::to_string(domain.generation()) + " times"});
   }
@@ -81,11 +83,16 @@ Noun domain_noun() {
   return {"domain",
           "domains",
           "Who may share: list, create, rotate, drop",
-          {{"list", "Each domain: its id, sessions, room", {}, {"domain list"}, list_domains},
+          {{"list",
+            "Each domain: its id, sessions, and what it has in each tier",
+            {},
+            {"domain list"},
+            list_domains},
            {"create",
             "Make a domain, and show its token, once",
             {name_word(),
-             {"--quota", "SIZE", &Arguments::quota, "most that it may hold, as 10GiB [none]"}},
+             {"--quota", "SIZE", &Arguments::quota,
+              "most that it may hold, as 10GiB; no varved keeps one yet [none]"}},
             {"domain create team-a",
              "--json domain create team-a | (umask 077; jq -r .token > team-a.token)"},
             create_domain},

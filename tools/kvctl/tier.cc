@@ -1,4 +1,4 @@
-// kvctl tiers: what each tier holds, and what came from it.
+// kvctl tiers: what each tier holds, what came from it, and who comes in and goes.
 #include "tools/kvctl/call.h"
 #include "tools/kvctl/table.h"
 
@@ -7,12 +7,14 @@ namespace varve::kvctl {
 namespace {
 
 std::string tiers_text(const v1::ListTiersResponse& list, const Paint& paint) {
-  Table table({"TIER", ">CAPACITY", ">USED", ">", ">RESERVED", ">BLOCKS", ">HITS", ">PULLED"});
+  Table table({"TIER", ">CAPACITY", ">USED", ">", ">RESERVED", ">BLOCKS", ">HITS", ">PULLED",
+               "ADMISSION", "EVICTION"});
   for (const v1::Tier& tier : list.tiers()) {
     table.row({printable(tier.name()), size_text(tier.capacity_bytes()),
                size_text(tier.used_bytes()), share_text(tier.used_bytes(), tier.capacity_bytes()),
                size_text(tier.reserved_bytes()), count_text(tier.blocks()), count_text(tier.hits()),
-               size_text(tier.pulled_bytes())});
+               size_text(tier.pulled_bytes()), printable(tier.admission()),
+               printable(tier.eviction())});
   }
   return table.text(paint);
 }
@@ -28,9 +30,9 @@ Outcome list_tiers(Call& call) {
 Noun tier_noun() {
   return {"tiers",
           "tier",
-          "The tiers: what each holds, and hits and bytes since the start",
+          "The tiers: what each holds, hits and bytes since the start, and its policies",
           {{"",
-            "The tiers: what each holds, and hits and bytes since the start",
+            "The tiers: what each holds, hits and bytes since the start, and its policies",
             {},
             {"tiers"},
             list_tiers}}};

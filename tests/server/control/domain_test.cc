@@ -17,6 +17,9 @@ TEST(ControlDomain, IsListedMadeRotatedAndDropped) {
   ASSERT_EQ(list.domains_size(), 1);
   EXPECT_EQ(list.domains(0).name(), "default");
   EXPECT_EQ(list.domains(0).generation(), 2u);
+  EXPECT_EQ(list.domains(0).used_bytes(), 4096u);
+  EXPECT_EQ(list.domains(0).dram_bytes(), 8192u);
+  EXPECT_EQ(list.domains(0).blocks(), 5u);
   EXPECT_EQ(rig.node.page.rows_max, kDomainsPageMax);
   v1::CreateDomainRequest create;
   create.set_name("team-a_1.x");

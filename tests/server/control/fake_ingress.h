@@ -101,15 +101,15 @@ class FakeIngress : public Ingress {
   Answer<Page<Domain>> domains(const PageAsk& ask, Nanos) override {
     page = ask;
     Page<Domain> all;
-    all.rows.push_back({"default", 1, 2, true, 3, 0, 0});
+    all.rows.push_back({"default", 1, 2, true, 3, 0, 4096, 8192, 5});
     return answer("domains", all);
   }
   Answer<DomainToken> domain_create(const std::string& name, uint64_t quota_bytes, Nanos) override {
     return answer("create " + name + (quota_bytes == 0 ? "" : " " + std::to_string(quota_bytes)),
-                  DomainToken{{name, 2, 0, true, 0, 0, 0}, "secret"});
+                  DomainToken{{name, 2, 0, true, 0, 0, 0, 0, 0}, "secret"});
   }
   Answer<DomainToken> domain_rotate(const std::string& name, Nanos) override {
-    return answer("rotate " + name, DomainToken{{name, 2, 0, true, 0, 0, 0}, "other"});
+    return answer("rotate " + name, DomainToken{{name, 2, 0, true, 0, 0, 0, 0, 0}, "other"});
   }
   Answer<Purged> domain_drop(const std::string& name, Nanos) override {
     return answer("drop " + name, purged);

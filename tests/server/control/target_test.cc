@@ -11,7 +11,7 @@ using Stub = v1::Control::Stub;
 
 TEST(ControlTarget, ListsCarryEveryNumber) {
   ControlRig rig;
-  rig.node.tier_rows.push_back({"dram", 10, 5, 1, 2, 3, 4});
+  rig.node.tier_rows.push_back({"dram", 10, 5, 1, 2, 3, 4, "admit_all", "lru"});
   Target target;
   target.index = 3;
   target.path = "/data/target-3.dat";
@@ -31,6 +31,8 @@ TEST(ControlTarget, ListsCarryEveryNumber) {
   ASSERT_EQ(tiers.tiers_size(), 1);
   EXPECT_EQ(tiers.tiers(0).name(), "dram");
   EXPECT_EQ(tiers.tiers(0).pulled_bytes(), 4u);
+  EXPECT_EQ(tiers.tiers(0).admission(), "admit_all");
+  EXPECT_EQ(tiers.tiers(0).eviction(), "lru");
   v1::ListTargetsResponse targets;
   ASSERT_TRUE(rig.call(&Stub::ListTargets, v1::ListTargetsRequest(), &targets).ok());
   ASSERT_EQ(targets.targets_size(), 1);

@@ -61,6 +61,32 @@ TEST(Index, APrefetchOfAnyIdChangesNothing) {
   EXPECT_EQ(index.ranks_of(kDomainDefault, id_of(2)), 0u);
 }
 
+// Expect: under one id each domain has its own; a move changes what it has, a loss takes it away.
+TEST(Index, CountsWhatEachDomainHas) {
+  Index index({.blocks_max = 8});
+  const BlockId of_one{id_of(1), 0, kDomainDefault}, of_two{id_of(1), 0, 2};
+  const flash::Place place = place_of(1);
+  flash::Place small = place_of(2);
+  small.pages = small.lead_pages = 1;
+  insert_on_flash(index, of_one, place);
+  const Located where = insert_on_flash(index, of_two, small);
+  insert_on_flash(index, {id_of(2), 1, 2}, small);
+  EXPECT_EQ(index.blocks_by_domain().of(kDomainDefault), 1u);
+  EXPECT_EQ(index.blocks_by_domain().of(2), 2u);
+  EXPECT_EQ(index.pages_by_domain().of(kDomainDefault), place.pages);
+  EXPECT_EQ(index.pages_by_domain().of(2), 2u);
+  ASSERT_TRUE(index.place_move(of_one, place, small));
+  EXPECT_EQ(index.pages_by_domain().of(kDomainDefault), 1u);
+  index.lose(where, 0);
+  EXPECT_EQ(index.pages_by_domain().of(2), 1u);
+  EXPECT_EQ(index.blocks_by_domain().of(2), 2u);
+  index.remove(of_one);
+  index.drop(of_two);
+  EXPECT_EQ(index.blocks_by_domain().of(kDomainDefault), 0u);
+  EXPECT_EQ(index.pages_by_domain().rows().size(), 1u);
+  EXPECT_EQ(index.blocks_by_domain().of(2), 1u);
+}
+
 TEST(Index, KeepsEveryFieldOfAPlaceAtItsExtremes) {
   Index index({.blocks_max = 4, .slice_count = kSlicesMax});
   const flash::Place largest{.target = kTargetsMax - 1,

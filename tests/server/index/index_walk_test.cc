@@ -48,11 +48,14 @@ class IndexWalk {
     std::map<BaseId, uint32_t> seen;
     std::set<BaseId> bases;
     uint32_t thin = 0, away = 0;
+    uint64_t pages = 0;
     for (const auto& [block, held] : blocks_) {
       bases.insert(block.base);
       if (held.state != BlockState::kAway) seen[block.base] |= 1u << block.rank;
       if (held.state == BlockState::kFlash && held.places.size() < scheme_.width()) ++thin;
       away += held.state == BlockState::kAway ? 1 : 0;
+      for (const auto& [position, place] : held.places)
+        pages += place.pages;
       check_one(block, held);
     }
     for (uint64_t n = 0; n < kIds; ++n)
@@ -66,6 +69,9 @@ class IndexWalk {
     ASSERT_EQ(index_.base_count(), bases.size());
     ASSERT_EQ(index_.thin_count(), thin);
     ASSERT_EQ(index_.away_count(), away);
+    ASSERT_EQ(index_.blocks_by_domain().of(kDomainDefault), blocks_.size());
+    ASSERT_EQ(index_.pages_by_domain().of(kDomainDefault), pages);
+    ASSERT_EQ(index_.pages_by_domain().total(), pages);
     check_scan();
   }
 

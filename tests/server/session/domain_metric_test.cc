@@ -106,6 +106,22 @@ TEST(DomainMetrics, PushesAndPullsAreCountedForWhoMadeThem) {
   EXPECT_EQ(world.metric("varve_domain_sent_bytes_total", label),
             world.metric("varve_pull_sent_bytes_total"));
   EXPECT_EQ(world.metric("varve_domain_sent_bytes_total", others), 0);
+
+  // Expect: what is sent is of the tier that had it.
+  const auto pulled = [&world](const std::string& domain, const std::string& tier) {
+    return world.metric("varve_domain_pull_bytes_total", domain + ",tier=\"" + tier + "\"");
+  };
+  const int64_t block_bytes = world.metric("varve_domain_received_bytes_total", label);
+  ASSERT_GT(block_bytes, 0);
+  world.homes[0]->known[ids[0]] = wire::TierKind::kFlash;
+  other.wait<wire::PulledView>(other.pull(format, {ids[0]}));
+  EXPECT_TRUE(world.run_until([&] { return pulled(label, "flash") == block_bytes; }));
+  EXPECT_EQ(pulled(label, "dram"), 0);
+  world.homes[0]->known[ids[0]] = wire::TierKind::kDram;
+  other.wait<wire::PulledView>(other.pull(format, {ids[0]}));
+  EXPECT_TRUE(world.run_until([&] { return pulled(label, "dram") == block_bytes; }));
+  EXPECT_EQ(pulled(label, "flash"), block_bytes);
+  EXPECT_EQ(pulled(others, "dram") + pulled(others, "flash"), 0);
 }
 
 TEST(DomainMetrics, NamesOfABootAreBounded) {

@@ -449,6 +449,8 @@ void FakeHome::send_window(Pull& pull) {
       send->data.entry.stored_bytes = static_cast<uint32_t>(bytes.size());
       send->data.entry.decoded_bytes = send->data.entry.stored_bytes;
       send->data.attempt = attempts.count(block) > 0 ? attempts[block] : Attempt{1, shard_, 1};
+      const auto tier = known.find(block.base);
+      send->from_dram = tier == known.end() || tier->second != wire::TierKind::kFlash;
       send->part = pull.part;
       send->owner = &pull;
       send->back = on_data;

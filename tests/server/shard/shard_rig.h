@@ -37,6 +37,7 @@ struct ShardRigOptions {
   uint64_t arena_bytes = 8 * kMiB;
   uint32_t blocks_max = 2048;
   uint32_t lease_ms_max = 1000;
+  bool keeps = true;  // blocks in DRAM that nobody is at work with
 };
 
 // The session sits on shard 0.
@@ -96,6 +97,7 @@ class ShardRig {
     for (const Budget b : {Budget::kPush, Budget::kPull, Budget::kRepair, Budget::kResident}) {
       o.tier.limit_bytes[static_cast<uint32_t>(b)] = options.arena_bytes / 4;
     }
+    if (!options.keeps) o.tier.limit_bytes[static_cast<uint32_t>(Budget::kResident)] = 0;
     o.tier.blocks_max = 256;
     o.pushes_max = 64;
     o.pulls_max = 16;

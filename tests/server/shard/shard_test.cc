@@ -23,6 +23,36 @@ TEST(Shard, StoresAndDeliversABlock) {
   node.expect_at_rest();
 }
 
+TEST(Shard, NamesThePoliciesOfItsTiers) {
+  Node node({});
+  EXPECT_STREQ(node.shards[0]->dram_policy().admission, "admit_all");
+  EXPECT_STREQ(node.shards[0]->dram_policy().eviction, "lru");
+  EXPECT_STREQ(node.shards[0]->flash_policy().admission, "every_commit");
+  EXPECT_STREQ(node.shards[0]->flash_policy().eviction, "leaf_first_lru");
+  NodeOptions nothing;
+  nothing.keeps = false;
+  Node keeps_nothing(nothing);
+  EXPECT_STREQ(keeps_nothing.shards[0]->dram_policy().admission, "none");
+  EXPECT_STREQ(keeps_nothing.shards[0]->dram_policy().eviction, "none");
+}
+
+// Expect: what is pushed is on flash, and in DRAM as long as nobody wants the room.
+TEST(Shard, SaysWhatADomainHas) {
+  Node node({});
+  EXPECT_TRUE(node.shards[0]->domain_use().empty());
+  EXPECT_TRUE(node.push(1, wire::AckKind::kDurable).ok());
+  EXPECT_EQ(node.pull(1), Code::kOk);
+  const std::vector<DomainUse> uses = node.shards[0]->domain_use();
+  ASSERT_EQ(uses.size(), 1u);
+  EXPECT_EQ(uses[0].domain, kDomainDefault);
+  EXPECT_EQ(uses[0].blocks, 1u);
+  EXPECT_EQ(uses[0].flash_bytes,
+            static_cast<uint64_t>(node.metric("varve_target_live_bytes", "target=\"0\"") +
+                                  node.metric("varve_target_live_bytes", "target=\"1\"")));
+  EXPECT_EQ(uses[0].dram_bytes, node.shards[0]->tier().used_bytes(Budget::kResident));
+  EXPECT_GT(uses[0].dram_bytes, 0u);
+}
+
 TEST(Shard, FindsEveryDurableBlockAfterAPowerCut) {
   NodeOptions options;
   options.arena_bytes = 16 * kMiB;  // for nine blocks that are not yet flushed

@@ -127,6 +127,43 @@ TEST(DramTier, EvictsTheOldestResidentFirstAndAPinMakesYounger) {
   EXPECT_EQ(rig.used_pages(Budget::kResident), 6u);
 }
 
+// Expect: what is resident is its domain's, whoever reads it again or evicts it; what is at work is
+// nobody's.
+TEST(DramTier, CountsWhatIsResidentByDomain) {
+  Rig rig(42, {.push = 10, .pull = 20, .resident = 12}, 8);
+  const auto pull = [&rig](uint32_t slot, uint32_t domain, uint32_t extents) {
+    BlockId id = block_of(slot);
+    id.domain = domain;
+    TierBlock* block = rig.tier.open(id, slot, extents, extents, Budget::kPull);
+    rig.tier.pin(*block);
+    block->header_present = true;
+    for (uint32_t e = 0; e < extents; ++e) {
+      EXPECT_TRUE(rig.tier.take_extent(*block, e, kPageBytes));
+      rig.tier.extent_read(*block, e, Status());
+    }
+    return block;
+  };
+  TierBlock* one = pull(1, 1, 3);
+  EXPECT_EQ(rig.tier.resident_pages().total(), 0u);
+  rig.tier.unpin(*one);
+  TierBlock* two = pull(2, 2, 4);
+  rig.tier.unpin(*two);
+  EXPECT_EQ(rig.tier.resident_pages().of(1), 4u);  // with a header
+  EXPECT_EQ(rig.tier.resident_pages().of(2), 5u);
+  rig.tier.drop_extent(*two, 0);
+  EXPECT_EQ(rig.tier.resident_pages().of(2), 4u);
+  rig.tier.pin(*two);  // it is more pages again, of a pull until its end
+  EXPECT_TRUE(rig.tier.take_extent(*two, 0, kPageBytes));
+  rig.tier.extent_read(*two, 0, Status());
+  EXPECT_EQ(rig.tier.resident_pages().of(2), 4u);
+  rig.tier.unpin(*two);
+  EXPECT_EQ(rig.tier.resident_pages().of(2), 5u);
+  rig.tier.unpin(*pull(3, 2, 5));  // the first is the oldest, and has to go
+  EXPECT_EQ(rig.tier.resident_pages().of(1), 0u);
+  EXPECT_EQ(rig.tier.resident_pages().of(2), 11u);
+  EXPECT_EQ(bytes_of(11), rig.tier.used_bytes(Budget::kResident));
+}
+
 TEST(DramTier, NeverEvictsWhatAReaderHolds) {
   Rig rig(40, {.pull = 20, .resident = 4}, 8);
   TierBlock* held = rig.pull(0, 1);

@@ -44,6 +44,8 @@ class TierWalk {
       ASSERT_LE(rig_.tier.used_bytes(budget), rig_.tier.limit_bytes(budget));  // D2
       used += rig_.tier.used_bytes(budget) / kPageBytes;
     }
+    ASSERT_EQ(bytes_of(rig_.tier.resident_pages().total()),
+              rig_.tier.used_bytes(Budget::kResident));
     uint32_t outside = 0;
     for (const Slab& slab : outside_)
       outside += slab.page_count;

@@ -15,13 +15,19 @@ TEST(Domains, AreListedPageByPage) {
     v1::Domain* domain = rows.add_domains();
     domain->set_name("team-" + std::to_string(page));
     domain->set_has_token(page == 1);
+    domain->set_used_bytes(page << 30);
+    domain->set_dram_bytes(page << 20);
+    domain->set_blocks(page * 1234);
     rows.set_next_cursor(page == 0 ? 1 : 0);
   }
   const Said said = node.kvctl({"domain"});
   EXPECT_NE(said.out.find("team-0"), std::string::npos);
   EXPECT_NE(said.out.find("team-1"), std::string::npos);
+  EXPECT_NE(said.out.find("1,234  1.0 MiB  1.0 GiB"), std::string::npos) << said.out;
   const auto json = node.kvctl({"--json", "domain"}).json();
   EXPECT_EQ(json["domains"].size(), 2u);
+  EXPECT_EQ(json["domains"][1]["dram_bytes"], 1 << 20);
+  EXPECT_EQ(json["domains"][1]["blocks"], 1234);
   EXPECT_EQ(json["next_cursor"], 0);
 }
 
