@@ -239,8 +239,14 @@ control::Answer<control::Target> NodeIngress::target_replace(const control::Targ
   if (auto refusal = refuse_stopping()) return *refusal;
   const std::lock_guard<std::mutex> lock(node_.mutex);
   if (auto refusal = refuse_name(name)) return *refusal;
-  const std::string& old_path = node_.targets[name.index].info.path;
+  const NodeTarget& target = node_.targets[name.index];
+  const std::string& old_path = target.info.path;
   const bool same = path.empty() || path == old_path;
+  if (works(name.index) && !target.drained) {
+    return Refusal::state("target " + std::to_string(name.index) + ", " + old_path +
+                          (target.draining ? ", is being drained: wait until it is empty"
+                                           : ", works: fail or drain it first"));
+  }
   return Refusal::state(
       "a running node takes no drive in: stop it, put the blank drive " +
       (same ? "under the same path, " + old_path

@@ -302,6 +302,11 @@ TEST_F(ControlOfANode, FailsATargetAndBlocksStayHits) {
   EXPECT_EQ(ask(&Stub::DrainTarget, drain, &drained).error_code(), grpc::FAILED_PRECONDITION);
   v1::ReplaceTargetRequest replace;
   v1::ReplaceTargetResponse replaced;
+  replace.set_index(1);
+  const grpc::Status works = ask(&Stub::ReplaceTarget, replace, &replaced);
+  EXPECT_EQ(works.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_NE(works.error_message().find("fail or drain it first"), std::string::npos);
+  replace.set_index(0);
   const grpc::Status restart = ask(&Stub::ReplaceTarget, replace, &replaced);
   EXPECT_EQ(restart.error_code(), grpc::FAILED_PRECONDITION);
   EXPECT_NE(restart.error_message().find("under the same path"), std::string::npos);
