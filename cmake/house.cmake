@@ -258,10 +258,12 @@ function(varve_build_commit program)
     return()
   endif()
   set(source ${CMAKE_BINARY_DIR}/embed/build_commit.cc)
-  add_custom_target(varve_commit
-                    COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DOUTPUT=${source}
-                            -P ${CMAKE_SOURCE_DIR}/cmake/commit.cmake
-                    BYPRODUCTS ${source})
+  if(NOT TARGET varve_commit)
+    add_custom_target(varve_commit
+                      COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DOUTPUT=${source}
+                              -P ${CMAKE_SOURCE_DIR}/cmake/commit.cmake
+                      BYPRODUCTS ${source})
+  endif()
   target_sources(${program} PRIVATE ${source})
   add_dependencies(${program} varve_commit)
 endfunction()

@@ -48,6 +48,7 @@ varve_room(server/node DEPS ${kCommon} server/config server/flash server/tier se
                             server/session server/host server/control server/monitor server/tenant)
 varve_program(varved server DEPS common/base common/time server/config server/host server/control
                                  server/node)
+varve_build_commit(varved)
 if(TARGET varved)
   foreach(name varved stale settings service monitor)
     add_test(NAME e2e/${name}

@@ -14,6 +14,9 @@
 #include "server/node/node.h"
 
 namespace varve {
+
+extern const char* const kBuildCommit;  // of cmake/commit.cmake
+
 namespace {
 
 constexpr Nanos kMetricsInterval = kSecond;
@@ -208,7 +211,8 @@ int print(const std::string& text, int exit_code) {
 }
 
 int varved_main(int argc, const char* const* argv) {
-  CommandLine line = parse_command_line(argc, argv);
+  CommandLine line =
+      parse_command_line(argc, argv, std::string(version_text()) + ", commit " + kBuildCommit);
   if (line.exit_code >= 0) return print(line.text, line.exit_code);
   const Machine machine = read_machine("");
   const std::vector<std::string> problems = complete(line, machine);

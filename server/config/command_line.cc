@@ -126,11 +126,11 @@ const char* version_text() {
   return "varved 0.1 (wire 1, format 1)";
 }
 
-CommandLine parse_command_line(int argc, const char* const* argv) {
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& version) {
   CommandLine out;
   CLI::App app(kPurpose, "varved");
   app.footer(kExits);
-  app.set_version_flag("--version", version_text());
+  app.set_version_flag("--version", version);
   app.allow_extras();
   std::vector<const CLI::Option*> options;
   for (const Setting& setting : settings())
@@ -141,9 +141,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     out.exit_code = 0;
     out.text = app.help();
     return out;
-  } catch (const CLI::CallForVersion& version) {
+  } catch (const CLI::CallForVersion& asked) {
     out.exit_code = 0;
-    out.text = std::string(version.what()) + "\n";
+    out.text = std::string(asked.what()) + "\n";
     return out;
   } catch (const CLI::ParseError& error) {  // none that we know of
     out.problems.push_back(error.what());

@@ -157,7 +157,8 @@ struct CommandLine {
   std::string text;
   std::vector<std::string> problems;
 };
-CommandLine parse_command_line(int argc, const char* const* argv);
+// `version` is what --version prints.
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& version);
 // Takes from the text of config.config_file (TOML) what the command line does not say already.
 void read_config(std::string_view text, ServerConfig& config, std::vector<std::string>& problems);
 const char* version_text();  // "varved 0.1 (wire 1, format 1)"

@@ -47,6 +47,7 @@ class KvBench(unittest.TestCase):
         document, text = self.run_it("ceiling", "--quick", "--layers", "2")
         self.assertIn("ceiling drive_read ", text)
         self.assertEqual(document["results"]["mode"], "no_store")
+        self.assertNotIn("server_commit", document)
 
     def test_the_commit_is_that_of_the_build_wherever_the_program_stands(self):
         away = os.path.join(self.folder, "kvbench")
@@ -80,6 +81,8 @@ class KvBench(unittest.TestCase):
         self.assertIn("of_ceiling ", text)
         self.assertIn("kvbench replay --requests 10", document["reproduction_command"])
         self.assertEqual(document["declaration"]["workload.source"]["seed"], 1)
+        self.assertEqual(document["server_commit"], document["git_commit"])
+        self.assertNotIn("varved is of commit", text)
 
     def test_a_server_that_codes_is_declared_so(self):
         for arguments in (["replay", "--requests", "6", "--rounds", "1", *SMALL],
@@ -97,6 +100,13 @@ class KvBench(unittest.TestCase):
     def test_bars_are_declared_like_everything_else(self):
         document, text = self.run_it("bars", "match_wire", "match", "--quick", "--rounds", "1")
         self.assertEqual([b["name"] for b in document["results"]["bars"]], ["match_wire", "match"])
+        # Expect: what was pushed was pulled and compared; a table of ids has no bytes, and says so.
+        wire, table = document["results"]["bars"]
+        self.assertGreater(wire["verified_bytes"], 0)
+        self.assertEqual(document["results"]["verified"]["bytes"], wire["verified_bytes"])
+        self.assertEqual(table["verified_bytes"], 0)
+        self.assertTrue(table["unverified"])
+        self.assertEqual(document["server_commit"], document["git_commit"])
         self.assertEqual(document["results"]["mode"], "each_bar_its_own")
         for field in ("tiers[].capacity_bytes", "io[].queue_depth", "placement.shard_policy"):
             self.assertIn(f"\ndeclare {field} ", "\n" + text)

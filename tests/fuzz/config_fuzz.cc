@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<const char*> argv = {"varved"};
   for (const std::string& word : words)
     argv.push_back(word.c_str());
-  CommandLine line = parse_command_line(static_cast<int>(argv.size()), argv.data());
+  CommandLine line = parse_command_line(static_cast<int>(argv.size()), argv.data(), version_text());
   if (line.exit_code >= 0) return 0;
   ServerConfig& config = line.config;
   if (config.config_file.empty()) config.config_file = "v.toml";

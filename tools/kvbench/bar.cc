@@ -105,6 +105,8 @@ Json Bar::json() const {
     json["result"] = "refused";
     json["why"] = refused.empty() ? "no rounds" : refused;
   }
+  json["verified_bytes"] = verified_bytes;
+  if (!unverified.empty()) json["unverified"] = unverified;
   for (const auto& [key, value] : facts)
     json["facts"][key] = value;
   return json;

@@ -53,6 +53,8 @@ struct Bar {
   std::vector<std::pair<std::string, std::string>> facts;
   BarSetup setup;
   uint64_t verified_bytes = 0;  // compared with what they must be
+  std::string unverified;       // why there are none to compare, where that is so
+  std::string measurement;      // bars of one have it in common, and its bytes; empty: its own
   std::string refused;          // why there is no number; empty = there is one
 
   bool has_value() const { return refused.empty() && !rounds.empty(); }

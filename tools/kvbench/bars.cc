@@ -2,6 +2,7 @@
 #include "tools/kvbench/bars.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -171,12 +172,17 @@ std::vector<std::string> bars_of(const std::vector<std::string>& asked) {
   std::vector<std::string> names;
   for (const std::string& name : asked) {
     for (const std::string& bar : kBars) {
-      if (bar == name || (name == kCodingGroup && bar.starts_with(name + "_"))) {
-        names.push_back(bar);
-      }
+      const bool meant = bar == name || (name == kCodingGroup && bar.starts_with(name + "_"));
+      const bool there = std::find(names.begin(), names.end(), bar) != names.end();
+      if (meant && !there) names.push_back(bar);
     }
   }
   return names;
+}
+
+bool measured_daemon(const std::vector<Bar>& bars) {
+  return std::any_of(bars.begin(), bars.end(),
+                     [](const Bar& bar) { return bar.setup.has_daemon && bar.has_value(); });
 }
 
 }  // namespace
@@ -187,7 +193,7 @@ int run_bars(BarsOptions options, const RunStart& start) {
   if (!folder) return report_failure(folder.error());
   // Of this run alone: what else lies in the folder is not ours to remove.
   options.folder = run_folder(*folder, start.run_id);
-  BarsRun run{start, {}, *folder, options.hardware_path, options.quick};
+  BarsRun run{start, {}, *folder, options.hardware_path, options.quick, {}};
   Measured measured;
   bool refused = false;
   for (const std::string& name : options.only) {
@@ -197,6 +203,11 @@ int run_bars(BarsOptions options, const RunStart& start) {
   }
   std::error_code ignored;
   std::filesystem::remove_all(options.folder, ignored);
+  if (auto commit = commit_of_program(varved_path())) run.server_commit = *commit;
+  if (run.server_commit.empty() && measured_daemon(run.bars)) {
+    return report_failure(Status::unsupported(
+        "kvbench: varved does not say of which commit it is: build it anew, beside kvbench"));
+  }
   Declaration declaration;
   if (Status declared = declare_bars(run, declaration); !declared.ok()) {
     return report_failure(declared);

@@ -2,6 +2,7 @@
 #include "tools/kvbench/bars_declaration.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tools/kvbench/report.h"
 
@@ -13,6 +14,8 @@ constexpr const char* kContent =
     "pulls and the raw socket: splitmix64 of (block, layer), every word, in memory that was "
     "poisoned before, after every round; coding: against the stripes as they must be; what the "
     "drive's ceiling reads is not compared";
+constexpr const char* kNothingCompared =
+    "no bar of this run moves bytes and has a number, see unverified and why of each";
 constexpr const char* kProof =
     "each bar has its own: all from DRAM (tcp_dram_pull) or from the drives (flash_pull, "
     "ec_degraded_*, ec_stuck_*: after a start anew) by the daemon's counters, else it is refused";
@@ -43,10 +46,15 @@ Conditions conditions_of(const BarsRun& run, const Bar& lead) {
   c.client_memory_bytes = setup.pushed_bytes;
   c.content = kContent;
   c.hardware_path = run.hardware_path;
+  c.server_commit = setup.has_daemon ? run.server_commit : "";
+  std::map<std::string, uint64_t> verified;  // by measurement
   for (const Bar& bar : run.bars) {
-    c.verified_bytes += bar.verified_bytes;
+    verified[bar.measurement.empty() ? bar.name : bar.measurement] = bar.verified_bytes;
     if (!bar.setup.fault.empty()) c.faults.push_back(bar.name + ": " + bar.setup.fault);
   }
+  for (const auto& [measurement, bytes] : verified)
+    c.verified_bytes += bytes;
+  if (c.verified_bytes == 0) c.content = kNothingCompared;
   return c;
 }
 

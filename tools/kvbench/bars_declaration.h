@@ -15,6 +15,7 @@ struct BarsRun {
   std::string folder;     // in which the daemons had their targets
   std::string hardware_path;
   bool quick = false;
+  std::string server_commit;  // of varved; empty: it could not be asked
 };
 
 // Fields that differ by bar are those of the first one that has a daemon; each names its own in

@@ -23,6 +23,8 @@ constexpr const char* kNoDescription =
 constexpr const char* kCalled =
     "nothing of it takes part: rooms of the server are called in this process, without a daemon";
 
+constexpr const char* kNoVarved = "no varved could be started, so none was measured";
+
 bool is_loopback(const std::string& address) {
   return address.empty() || address.starts_with("127.") || address.starts_with("localhost");
 }
@@ -56,6 +58,21 @@ Json of_tiers(const Conditions& c, Json dram, Json flash) {
   if (c.mode == Mode::kStoragePlusMemory) tiers["dram"] = std::move(dram);
   tiers["nvme_local"] = std::move(flash);
   return tiers;
+}
+
+// The daemon that is measured may have been built at another time than what measures it.
+void declare_server_commit(const Conditions& c, Declaration& out) {
+  if (!c.server_commit.empty()) {
+    out.head("server_commit", c.server_commit);
+    if (c.server_commit == c.start.commit) return;
+    out.warn("varved is of commit " + c.server_commit +
+             ", kvbench of another; not for publication");
+    return;
+  }
+  out.omit("server_commit", c.server == Server::kNone        ? kNoStore
+                            : c.server == Server::kInProcess ? kCalled
+                            : c.server == Server::kOthers    ? kNotTold
+                                                             : kNoVarved);
 }
 
 void declare_own_tiers(const Conditions& c, bool emulated, Declaration& out) {
@@ -293,7 +310,9 @@ void declare_bytes(const Conditions& c, Declaration& out) {
   }
   out.declare(
       "accuracy.context_intensive",
-      {{"bit_exact_proof", std::to_string(c.verified_bytes) + " bytes compared: " + c.content}});
+      {{"bit_exact_proof", c.verified_bytes == 0 ? "nothing is measured, and nothing was compared"
+                                                 : std::to_string(c.verified_bytes) +
+                                                       " bytes compared: " + c.content}});
   out.declare("accuracy.access_pattern", "complete");
   Json copies = Json::array();
   copies.push_back({{"buffer", "the client's memory"},
@@ -460,6 +479,7 @@ void omit_rest(const std::vector<std::string>& prefixes, const std::string& reas
 
 Status declare_conditions(const Conditions& c, Declaration& out) {
   declare_head(c, out);
+  declare_server_commit(c, out);
   const bool emulated =
       c.server != Server::kOthers && drive_of_folder(c.folder.empty() ? "." : c.folder).is_virtual;
   declare_machine(c, out);

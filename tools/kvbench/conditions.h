@@ -55,6 +55,7 @@ struct Conditions {
   uint32_t targets = 0;
   Scheme scheme;
   std::vector<std::string> faults;  // injected on purpose
+  std::string server_commit;        // kOwn: as varved says; empty: it could not be asked
   uint32_t drive_depth = 0;         // kNone: requests in flight of the ceilings of the drive
   uint32_t layers = 0, layer_bytes = 0, block_tokens = 0;
   uint32_t lanes = 1;

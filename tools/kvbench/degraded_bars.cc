@@ -224,6 +224,7 @@ Status run_lost(const DegradedBarOptions& options, Scheme scheme, DegradedBars& 
     return Status::invalid("bench: nothing was lost or rebuilt");
   }
   bars.whole.verified_bytes = pulled_bytes(healthy) + pulled_bytes(ours);
+  bars.first.verified_bytes = bars.whole.verified_bytes;
   for (auto [bar, time] : {std::pair{&bars.whole, kWhole}, std::pair{&bars.first, kFirst}}) {
     bar->fact("set", set_text(options, 1));
     bar->fact("scheme", scheme.text() + " without " + std::to_string(node.lost) + " targets");
@@ -309,6 +310,7 @@ DegradedBars ec_degraded_bars(const DegradedBarOptions& options, Scheme scheme) 
   bars.whole.setup.fault =
       std::to_string(scheme.m) + " target files of one of two daemons are gone";
   bars.first.setup = bars.whole.setup;
+  bars.first.measurement = bars.whole.measurement = bars.whole.name;
   if (Status status = run_lost(options, scheme, bars); !status.ok()) {
     bars.whole.refused = bars.first.refused = bench_error(status);
   }

@@ -1,7 +1,10 @@
-// One session, its urgent lane, and as many matches under way as keep both sides busy.
+// One session, its urgent lane, and as many matches under way as keep both sides busy; then half as
+// many a second, each due at its time.
 #include "tools/kvbench/match_bars.h"
 
 #include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -20,7 +23,10 @@ constexpr uint32_t kTargets = 2;
 constexpr uint64_t kTargetBytes = kGiB, kDramBytes = 256 * kMiB;
 constexpr uint32_t kTokensPerBlock = 16;
 constexpr uint32_t kHalfLoadUnderWay = 200;  // fewer than a client has ops
+constexpr uint32_t kLeaseMs = 10000;
+constexpr unsigned long kTimerSlackNs = 1;  // 50 us by default: a sixth of what is measured
 constexpr Nanos kPatience = 30 * kSecond;
+constexpr std::byte kPoison{0xA7};
 
 class Asker {
  public:
@@ -48,17 +54,18 @@ class Asker {
     return asker;
   }
 
-  // Every block of every prefix, all with the same bytes: what they hold is not asked for.
+  // Every block of every prefix, each with bytes of its own.
   Status push() {
-    memory_.resize(kBlockBytes);
-    VARVE_TRY(const RegionId region, client_->register_memory(memory_.data(), memory_.size()));
-    const Layout layout{.layers = {LayerLayout{.region = region, .stride = kBlockBytes}},
-                        .buffers = {}};
-    for (const std::vector<BaseId>& ids : prefixes_) {
+    memory_.resize(options_.prefix_ids * uint64_t{kBlockBytes});
+    VARVE_TRY(region_, client_->register_memory(memory_.data(), memory_.size()));
+    const Layout layout = layout_of_memory();
+    for (uint32_t p = 0; p < prefixes_.size(); ++p) {
+      for (uint64_t at = 0; at < memory_.size(); at += kBlockBytes)
+        content(p, at / kBlockBytes, block_at(at));
       PushRequest push;
       push.format = format_;
-      push.ids = ids;
-      push.slots.assign(ids.size(), 0);
+      push.ids = prefixes_[p];
+      push.slots = slots();
       push.layout = &layout;
       VARVE_TRY(const OpId op, client_->push(std::move(push)));
       VARVE_RETURN_IF_ERROR(client_->push_layer(op, ClientCore::kEveryLayer));
@@ -68,20 +75,59 @@ class Asker {
     return {};
   }
 
+  // Pulls all that was pushed, into memory that holds something else; how many bytes are as they
+  // were.
+  Result<uint64_t> compare() {
+    const Layout layout = layout_of_memory();
+    std::vector<std::byte> wanted(kBlockBytes);
+    uint64_t bytes = 0;
+    for (uint32_t p = 0; p < prefixes_.size(); ++p) {
+      std::fill(memory_.begin(), memory_.end(), kPoison);
+      VARVE_TRY(const OpId match, begin(p, kLeaseMs));
+      VARVE_TRY(const Event matched, client_->wait(match, kPatience));
+      VARVE_RETURN_IF_ERROR(matched.status);
+      PullRequest pull;
+      pull.format = format_;
+      pull.ids = prefixes_[p];
+      pull.slots = slots();
+      pull.layout = &layout;
+      pull.lease = matched.lease;
+      pull.deadline_ns = kPatience;
+      VARVE_TRY(const OpId op, client_->pull(std::move(pull)));
+      VARVE_TRY(const Event pulled, client_->wait(op, kPatience));
+      VARVE_RETURN_IF_ERROR(pulled.status);
+      client_->release(matched.lease);
+      for (uint64_t at = 0; at < memory_.size(); at += kBlockBytes) {
+        content(p, at / kBlockBytes, wanted);
+        const ByteSpan block = block_at(at);
+        if (!std::equal(block.begin(), block.end(), wanted.begin())) {
+          return Status::corrupt("bench: a block that was matched has other bytes");
+        }
+      }
+      bytes += memory_.size();
+    }
+    return bytes;
+  }
+
+  // Of each match, ns: from when it was due to its answer, and to when it was begun.
+  struct Asked {
+    std::vector<double> took, late;
+  };
   // `count` matches, the next one begun when it is due (every `interval_ns`; 0: always) and fewer
-  // than `under_way` are there; of each how long after it was due it was answered.
-  Result<std::vector<double>> ask(uint32_t count, Nanos interval_ns, uint32_t under_way) {
+  // than `under_way` are there.
+  Result<Asked> ask(uint32_t count, Nanos interval_ns, uint32_t under_way) {
     const SystemClock clock;
     const Nanos begin_ns = clock.now_ns();
     std::map<OpId, Nanos> due;
-    std::vector<double> took;
+    Asked asked;
     uint32_t begun = 0;
-    while (took.size() < count) {
+    while (asked.took.size() < count) {
       const Nanos next_ns = begin_ns + begun * interval_ns;
       const Nanos now_ns = clock.now_ns();
       if (begun < count && due.size() < under_way && next_ns <= now_ns) {
         VARVE_TRY(const OpId op, begin(begun++));
         due[op] = interval_ns == 0 ? now_ns : next_ns;
+        asked.late.push_back(static_cast<double>(now_ns - due[op]));
         continue;
       }
       Event event;
@@ -96,21 +142,37 @@ class Asker {
       if (event.n_blocks != options_.prefix_ids) {
         return Status::unavailable("bench: blocks that are there were not found");
       }
-      took.push_back(static_cast<double>(clock.now_ns() - due.at(event.op)));
+      asked.took.push_back(static_cast<double>(clock.now_ns() - due.at(event.op)));
       due.erase(event.op);
     }
-    return took;
+    return asked;
   }
 
  private:
   explicit Asker(const MatchBarOptions& options) : options_(options) {}
 
-  Result<OpId> begin(uint32_t number) {
+  Result<OpId> begin(uint32_t number, uint32_t lease_ms = 0) {
     MatchRequest match;
+    match.lease_ms = lease_ms;
     match.format = format_;
     match.ids = prefixes_[number % prefixes_.size()];
     match.deadline_ns = kPatience;
     return client_->match(std::move(match));
+  }
+
+  static void content(uint32_t prefix, uint64_t block, ByteSpan out) {
+    Random random((uint64_t{prefix} << 32) + block);
+    for (size_t i = 0; i < out.size(); i += sizeof(uint64_t))
+      store(out, i, random.next());
+  }
+  ByteSpan block_at(uint64_t at) { return ByteSpan(memory_).subspan(at, kBlockBytes); }
+  Layout layout_of_memory() const {
+    return {.layers = {LayerLayout{.region = region_, .stride = kBlockBytes}}, .buffers = {}};
+  }
+  std::vector<uint32_t> slots() const {
+    std::vector<uint32_t> slots(options_.prefix_ids);
+    std::iota(slots.begin(), slots.end(), 0u);
+    return slots;
   }
 
   void wait_for_event(Nanos at_most_ns) const {
@@ -123,12 +185,69 @@ class Asker {
   MatchBarOptions options_;
   std::unique_ptr<Client> client_;
   FormatId format_ = 0;
-  std::vector<std::byte> memory_;
+  std::vector<std::byte> memory_;  // of one prefix
+  RegionId region_{};
   std::vector<std::vector<BaseId>> prefixes_;
 };
 
 std::string micros_text(const std::vector<double>& nanos, uint32_t per_mille) {
   return number_text(quantile(nanos, per_mille) / 1e3) + " us";
+}
+
+// What the rounds at half load tell.
+struct HalfLoad {
+  std::vector<double> took, late;  // of all matches
+  std::vector<double> ratios;      // p99 over p50, by round
+  Nanos took_ns = 0, client_wait_ns = 0, server_wait_ns = 0;
+};
+
+Status run_half_load(const MatchBarOptions& options, double rate, pid_t server, Asker& asker,
+                     HalfLoad& out) {
+  const SystemClock clock;
+  const Nanos begin_ns = clock.now_ns();
+  const Nanos client_ns = core_wait_ns(::getpid()), server_ns = core_wait_ns(server);
+  const auto interval_ns = static_cast<Nanos>(2e9 / rate);
+  VARVE_TRY(const Asker::Asked asked, asker.ask(options.matches, interval_ns, kHalfLoadUnderWay));
+  out.took_ns += clock.now_ns() - begin_ns;
+  out.client_wait_ns += core_wait_ns(::getpid()) - client_ns;
+  out.server_wait_ns += core_wait_ns(server) - server_ns;
+  out.ratios.push_back(quantile(asked.took, 990) / quantile(asked.took, 500));
+  out.took.insert(out.took.end(), asked.took.begin(), asked.took.end());
+  out.late.insert(out.late.end(), asked.late.begin(), asked.late.end());
+  return {};
+}
+
+void add_half_load(const HalfLoad& half, Bar& bar) {
+  const auto ms = [](Nanos ns) { return number_text(static_cast<double>(ns) / 1e6) + " ms"; };
+  bar.fact("half_load", "p50 " + micros_text(half.took, 500) + ", p99 " +
+                            micros_text(half.took, 990) + " of all rounds, from when it was due; " +
+                            spread_text(half.ratios, "times p50 is a round's p99") +
+                            ", 3 at most is wanted");
+  bar.fact("half_load_begun", "p50 " + micros_text(half.late, 500) + ", p99 " +
+                                  micros_text(half.late, 990) +
+                                  " after it was due: the asking thread had no core, or waited for "
+                                  "the client's lock; in the latency");
+  bar.fact("half_load_waits",
+           "of " + ms(half.took_ns) + " the threads of kvbench were " + ms(half.client_wait_ns) +
+               " ready to run without a core, varved's " + ms(half.server_wait_ns));
+}
+
+// Rounds at all load and at half of it, in turns; the first of each warms up.
+Status run_rounds(const MatchBarOptions& options, pid_t server, Asker& asker, Bar& bar) {
+  const SystemClock clock;
+  HalfLoad half;
+  for (uint32_t round = 0; round <= options.rounds; ++round) {
+    const Nanos begin_ns = clock.now_ns();
+    VARVE_TRY(const Asker::Asked asked, asker.ask(options.matches, 0, options.under_way));
+    const auto took_ns = static_cast<double>(clock.now_ns() - begin_ns);
+    const double matches = static_cast<double>(asked.took.size()) * 1e9 / took_ns;  // a second
+    if (round == 0) continue;
+    bar.rounds.push_back(matches * options.prefix_ids);
+    const double rate = bar.value() / options.prefix_ids;
+    VARVE_RETURN_IF_ERROR(run_half_load(options, rate, server, asker, half));
+  }
+  add_half_load(half, bar);
+  return {};
 }
 
 Status run(const MatchBarOptions& options, Bar& bar) {
@@ -140,24 +259,12 @@ Status run(const MatchBarOptions& options, Bar& bar) {
   bar.fact("daemon", daemon->ready_line());
   VARVE_TRY(auto asker, Asker::open(daemon->address(), options));
   VARVE_RETURN_IF_ERROR(asker->push());
-  const SystemClock clock;
-  for (uint32_t round = 0; round <= options.rounds; ++round) {
-    const Nanos begin_ns = clock.now_ns();
-    VARVE_TRY(const std::vector<double> took, asker->ask(options.matches, 0, options.under_way));
-    const auto took_ns = static_cast<double>(clock.now_ns() - begin_ns);
-    const double ids = static_cast<double>(took.size()) * options.prefix_ids;
-    if (round > 0) bar.rounds.push_back(ids * 1e9 / took_ns);  // the first one warms up
-  }
-  const double rate = bar.value() / options.prefix_ids;  // matches a second
-  const auto interval_ns = static_cast<Nanos>(2e9 / rate);
-  VARVE_TRY(const std::vector<double> half,
-            asker->ask(options.matches, interval_ns, kHalfLoadUnderWay));
+  // After the client's own thread has begun: of this one alone.
+  (void)::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   bar.fact("prefix", std::to_string(options.prefix_ids) + " ids, all hits; " +
                          std::to_string(options.under_way) + " matches under way");
-  bar.fact("half_load", "p50 " + micros_text(half, 500) + ", p99 " + micros_text(half, 990) +
-                            ", counted from when it was due; p99 is " +
-                            number_text(quantile(half, 990) / quantile(half, 500)) +
-                            " times p50 (3 at most is wanted)");
+  VARVE_RETURN_IF_ERROR(run_rounds(options, daemon->pid(), *asker, bar));
+  VARVE_TRY(bar.verified_bytes, asker->compare());
   return {};
 }
 

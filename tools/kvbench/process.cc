@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -22,6 +23,7 @@ namespace {
 
 constexpr Nanos kReadyWait = 60 * kSecond;
 constexpr Nanos kStopWait = 20 * kSecond;
+constexpr Nanos kVersionWait = 10 * kSecond;
 constexpr uint32_t kLineBytesMax = 4096;
 constexpr uint64_t kFileBytesMax = 64 * kMiB;  // what /proc, a build or a daemon tells is less
 constexpr uint32_t kMetricsLooks = 2000;       // every 10 ms
@@ -90,6 +92,50 @@ std::string read_file(const std::string& path) {
   return text ? *text : "";
 }
 
+std::string commit_of_version(std::string_view text) {
+  constexpr std::string_view kMark = ", commit ";
+  const size_t at = text.find(kMark);
+  if (at == std::string_view::npos) return "";
+  const std::string_view rest = text.substr(at + kMark.size());
+  return std::string(rest.substr(0, rest.find_first_of(" ,\n")));
+}
+
+Result<std::string> commit_of_program(const std::string& program) {
+  int pipe_ends[2];
+  if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return Status::io("kvbench: pipe", errno);
+  std::string name = program, version = "--version";
+  char* argv[] = {name.data(), version.data(), nullptr};
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)::dup2(pipe_ends[1], STDOUT_FILENO);
+    (void)::execv(argv[0], argv);
+    ::_exit(127);
+  }
+  (void)::close(pipe_ends[1]);
+  std::string text;
+  const SystemClock clock;
+  const Nanos until_ns = clock.now_ns() + kVersionWait;
+  while (pid > 0 && text.size() < kLineBytesMax && clock.now_ns() < until_ns) {
+    pollfd wait = {pipe_ends[0], POLLIN, 0};
+    if (::poll(&wait, 1, 100) <= 0) continue;
+    char piece[256];
+    const ssize_t got = ::read(pipe_ends[0], piece, sizeof(piece));
+    if (got <= 0) break;
+    text.append(piece, static_cast<size_t>(got));
+    if (text.find('\n') != std::string::npos) break;
+  }
+  (void)::close(pipe_ends[0]);
+  if (pid > 0) {
+    (void)::kill(pid, SIGKILL);  // it has said what it had to say
+    (void)::waitpid(pid, nullptr, 0);
+  }
+  std::string commit = commit_of_version(text);
+  if (!commit.empty()) return commit;
+  return Status::unsupported(
+      "kvbench: varved does not say of which commit it is: build it anew, beside kvbench");
+}
+
 std::string own_path() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -129,6 +175,18 @@ Nanos own_cpu_ns() {
   timespec now{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<Nanos>(now.tv_sec) * kSecond + static_cast<Nanos>(now.tv_nsec);
+}
+
+Nanos core_wait_ns(pid_t pid) {
+  Nanos sum = 0;
+  std::error_code error;
+  const std::filesystem::directory_iterator tasks("/proc/" + std::to_string(pid) + "/task", error);
+  for (const auto& task : tasks) {
+    const std::string text = read_file(task.path().string() + "/schedstat");
+    const size_t second = text.find(' ');  // time on a core, time without one, how often
+    if (second != std::string::npos) sum += std::strtoull(text.c_str() + second, nullptr, 10);
+  }
+  return sum;
 }
 
 Result<std::unique_ptr<Daemon>> Daemon::start(const std::string& program,

@@ -22,6 +22,12 @@ uint64_t metric_sum(std::string_view prometheus_text, std::string_view name,
 Result<std::string> read_regular(const std::string& path, uint64_t bytes_max);
 std::string read_file(const std::string& path);  // empty when it cannot be read, or is too large
 
+// Which sources a program says in `text`, the output of its --version, that it is made of; empty:
+// it does not say. Pure.
+std::string commit_of_version(std::string_view text);
+// The same, asked of the program itself.
+Result<std::string> commit_of_program(const std::string& program);
+
 std::string own_path();     // of this program
 std::string varved_path();  // of the daemon that was built beside it
 // `asked`, or bench-data beside the build: made, absolute.
@@ -34,6 +40,9 @@ std::string run_folder_asked(const std::string& asked, const std::string& run_id
 // CPU time of a process so far, all threads; 0 when it is gone or cannot be seen.
 Nanos cpu_ns(pid_t pid);
 Nanos own_cpu_ns();  // of this one, all threads, finer
+// How long its threads that live were ready to run and had no core, so far; 0 when it cannot be
+// seen.
+Nanos core_wait_ns(pid_t pid);
 
 class Daemon {
  public:

@@ -167,6 +167,7 @@ Status run_dram(const PullBarOptions& options, DramPullBars& bars) {
     return Status::invalid("bench: not everything came from DRAM");
   }
   add_facts(set->shape(), rounds, bar);
+  bars.server_cpu.verified_bytes = bars.first_layer.verified_bytes = bar.verified_bytes;
   for (size_t r = 0; r < rounds.ratios.size(); ++r) {
     bars.server_cpu.rounds.push_back(rounds.pull_cpu[r] / rounds.ceiling_cpu[r]);
     bars.first_layer.rounds.push_back(rounds.first_layer_shares[r] /
@@ -248,6 +249,8 @@ DramPullBars dram_pull_bars(const PullBarOptions& options) {
   bars.first_layer.sense = Sense::kAtMost;
   bars.pull.setup = setup_of(options, options.shape, dram_bytes_of(options.shape));
   bars.server_cpu.setup = bars.first_layer.setup = bars.pull.setup;
+  for (Bar* bar : {&bars.pull, &bars.server_cpu, &bars.first_layer})
+    bar->measurement = bars.pull.name;
   if (const Status status = run_dram(options, bars); !status.ok()) {
     for (Bar* bar : {&bars.pull, &bars.server_cpu, &bars.first_layer})
       bar->refused = text_of(status);

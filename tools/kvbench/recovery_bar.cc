@@ -109,6 +109,8 @@ Status run(const RecoveryBarOptions& options, Bar& bar) {
 Bar recovery_bar(const RecoveryBarOptions& options) {
   Bar bar;
   bar.name = "recovery";
+  bar.unverified =
+      "no block is read: what is recovered are ids, of checkpoints that have no blocks";
   bar.unit = "fragments/s";
   bar.target = kTarget;
   if (Status status = run(options, bar); !status.ok()) {

@@ -71,6 +71,9 @@ int report(const Declaration& declaration, const std::vector<std::string>& lines
               document["host_fingerprint"].get<std::string>().c_str(),
               number_text(document["load_average"].get<double>()).c_str());
   std::printf("commit %s\n", document["git_commit"].get<std::string>().c_str());
+  if (document.contains("server_commit")) {
+    std::printf("varved_commit %s\n", document["server_commit"].get<std::string>().c_str());
+  }
   std::printf("declared %zu fields, omitted %zu with reasons%s\n", document["declaration"].size(),
               document["omissions"].size(), json_path.empty() ? "; --json FILE keeps them" : "");
   std::printf("repeat %s\n", document["reproduction_command"].get<std::string>().c_str());

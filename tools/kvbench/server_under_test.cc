@@ -54,6 +54,7 @@ Result<std::unique_ptr<ServerUnderTest>> ServerUnderTest::start(const ServerOpti
     return server;
   }
   VARVE_TRY(server->scheme_, Scheme::parse(options.scheme));
+  VARVE_TRY(server->commit_, commit_of_program(varved_path()));
   const uint32_t width = server->scheme_.width();
   if (options.targets == 0) server->options_.targets = std::max(kTargetsMin, width);
   if (server->options_.targets < width) {
@@ -130,6 +131,7 @@ std::vector<std::string> ServerUnderTest::target_paths() const {
 void ServerUnderTest::describe(Conditions& out) const {
   out.server = is_own() ? Server::kOwn : Server::kOthers;
   out.mode = options_.mode;
+  out.server_commit = commit_;
   out.address = address_;
   out.folder = folder_;
   out.dram_bytes = options_.dram_mib * uint64_t{kMiB};

@@ -53,7 +53,7 @@ class ServerUnderTest {
   Status launch();
   ServerOptions options_;
   Scheme scheme_;
-  std::string address_, token_, folder_;
+  std::string address_, token_, folder_, commit_;
   std::unique_ptr<Daemon> daemon_;
 };
 

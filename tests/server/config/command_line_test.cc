@@ -12,12 +12,12 @@ CommandLine parse(const char* const (&arguments)[n]) {
   const char* argv[n + 1] = {"varved"};
   for (size_t i = 0; i < n; ++i)
     argv[i + 1] = arguments[i];
-  return parse_command_line(static_cast<int>(n + 1), argv);
+  return parse_command_line(static_cast<int>(n + 1), argv, version_text());
 }
 
 TEST(CommandLine, NothingMeansServeWithDefaults) {
   const char* argv[] = {"varved"};
-  const CommandLine line = parse_command_line(1, argv);
+  const CommandLine line = parse_command_line(1, argv, version_text());
   EXPECT_EQ(line.exit_code, -1) << line.text;
   EXPECT_TRUE(line.config.origins.empty() && line.problems.empty());
   EXPECT_EQ(line.config.listen, "127.0.0.1:7440");
@@ -198,7 +198,8 @@ TEST(CommandLine, AllThatIsWrongComesAtOnce) {
   std::vector<const char*> argv = {"varved"};
   for (int i = 0; i < 1000; ++i)
     argv.push_back("word");
-  EXPECT_EQ(parse_command_line(static_cast<int>(argv.size()), argv.data()).problems.size(),
+  EXPECT_EQ(parse_command_line(static_cast<int>(argv.size()), argv.data(), version_text())
+                .problems.size(),
             kProblemsMax);
 }
 

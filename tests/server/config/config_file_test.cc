@@ -226,7 +226,7 @@ TEST(ConfigFile, AListOfProblemsHasAnEnd) {
 // Expect: the command line wins, value by value, and it is remembered what it won over.
 TEST(ConfigFile, TheCommandLineWins) {
   const char* argv[] = {"varved", "--config", "v.toml", "--shards=2", "--target", "z"};
-  CommandLine line = parse_command_line(6, argv);
+  CommandLine line = parse_command_line(6, argv, version_text());
   read_config("[node]\nshards = 5\nio = 'epoll'\n[target]\ntarget = ['x', 'y']\n", line.config,
               line.problems);
   EXPECT_TRUE(line.problems.empty());

@@ -8,7 +8,8 @@ namespace {
 
 ServerConfig config_of(std::vector<const char*> arguments, const std::string& file = "") {
   arguments.insert(arguments.begin(), {"varved", "--config=v.toml"});
-  CommandLine line = parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+  CommandLine line =
+      parse_command_line(static_cast<int>(arguments.size()), arguments.data(), version_text());
   read_config(file, line.config, line.problems);
   settle(line.config, Machine{4, 8 * kGiB});
   EXPECT_EQ(line.problems, std::vector<std::string>());

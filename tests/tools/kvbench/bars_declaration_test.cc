@@ -15,6 +15,7 @@ Bar bar_of(const char* name, bool has_daemon) {
   bar.unit = "ratio";
   bar.target = 0.9;
   bar.rounds = {0.8, 0.9, 1.0};
+  bar.verified_bytes = 1000;
   bar.setup.has_daemon = has_daemon;
   if (has_daemon) {
     bar.setup.blocks = bar.setup.layers = 4;
@@ -34,6 +35,7 @@ BarsRun run_of(std::vector<Bar> bars) {
   run.start.run_id = "1";
   run.start.timestamp = "now";
   run.start.commit = std::string(40, 'a');
+  run.server_commit = run.start.commit;
   run.bars = std::move(bars);
   run.folder = ".";
   return run;
@@ -74,9 +76,49 @@ TEST(BarsDeclaration, ACodedBarHasItsCodeAndItsFault) {
   EXPECT_EQ(declared["failure_injection"].size(), 1u);
 }
 
+TEST(BarsDeclaration, BytesOfAMeasurementAreCountedOnceAndABarWithoutSaysWhy) {
+  Bar whole = bar_of("ec_degraded_whole", true), first = bar_of("ec_degraded_first", true);
+  whole.measurement = first.measurement = "ec_degraded_whole";
+  Bar match = bar_of("match", false);
+  match.verified_bytes = 0;
+  match.unverified = "ids only, no bytes";
+  Declaration out;
+  ASSERT_TRUE(declare_bars(run_of({whole, first, bar_of("flash_pull", true), match}), out).ok());
+  EXPECT_EQ(out.problems(), Problems());
+  EXPECT_EQ(out.document()["results"]["verified"]["bytes"], 2000);
+  // Expect: the first layer alone says of its bytes what it would beside the other.
+  Declaration alone;
+  ASSERT_TRUE(declare_bars(run_of({first}), alone).ok());
+  EXPECT_EQ(alone.document()["results"]["verified"]["bytes"], 1000);
+  EXPECT_EQ(alone.document()["results"]["bars"][0]["verified_bytes"], 1000);
+  // Expect: without a reason it is no result, and with bytes there is none to give.
+  for (const auto& [bytes, why] :
+       {std::pair<uint64_t, const char*>{0, ""}, {5, "a reason of it"}}) {
+    Bar bar = bar_of("match", false);
+    bar.verified_bytes = bytes;
+    bar.unverified = why;
+    Declaration wrong;
+    ASSERT_TRUE(declare_bars(run_of({bar}), wrong).ok());
+    EXPECT_EQ(wrong.problems().empty(), bytes > 0) << bytes;
+  }
+}
+
+TEST(BarsDeclaration, TheDaemonSaysOfWhichCommitItIs) {
+  BarsRun run = run_of({bar_of("flash_pull", true)});
+  run.server_commit = std::string(40, 'b');
+  Declaration out;
+  ASSERT_TRUE(declare_bars(run, out).ok());
+  EXPECT_EQ(out.problems(), Problems());
+  EXPECT_EQ(out.document()["server_commit"], run.server_commit);
+  EXPECT_EQ(std::count_if(out.warnings().begin(), out.warnings().end(),
+                          [](const std::string& w) { return w.starts_with("varved is of"); }),
+            1);
+}
+
 TEST(BarsDeclaration, ARefusedBarIsInItWithWhy) {
   Bar refused = bar_of("flash_pull", true);
   refused.refused = "not from the device";
+  refused.verified_bytes = 0;
   Declaration out;
   ASSERT_TRUE(declare_bars(run_of({refused}), out).ok());
   EXPECT_EQ(out.problems(), Problems());

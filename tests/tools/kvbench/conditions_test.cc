@@ -16,6 +16,8 @@ Conditions conditions_of(Server server) {
   c.start.timestamp = "now";
   c.start.commit = std::string(40, 'a');
   c.server = server;
+  c.server_commit = server == Server::kOwn ? c.start.commit : "";
+  c.verified_bytes = server == Server::kInProcess ? 0 : 1000;
   c.address = "127.0.0.1:7440";
   c.folder = ".";
   c.dram_bytes = kGiB;
@@ -65,6 +67,15 @@ std::set<std::string> declared_of(const Declaration& declaration) {
 TEST(Conditions, EveryFieldOfThemIsSaidForEveryKindOfServer) {
   for (const Server server : {Server::kNone, Server::kInProcess, Server::kOwn, Server::kOthers})
     EXPECT_EQ(problems_of(conditions_of(server)), std::vector<std::string>());
+}
+
+TEST(Conditions, WithoutAComparedByteOrTheDaemonsCommitThereIsNoResult) {
+  Conditions c = conditions_of(Server::kOwn);
+  c.verified_bytes = 0;
+  EXPECT_NE(problems_of(c), std::vector<std::string>());
+  c = conditions_of(Server::kOwn);
+  c.server_commit.clear();
+  EXPECT_NE(problems_of(c), std::vector<std::string>());
 }
 
 TEST(Conditions, AServerOfStorageOnlyHasNoTierInDram) {

@@ -38,6 +38,7 @@ Declaration omitting_all_but(const std::set<std::string>& kept, const char* mode
        {"run_id", "timestamp", "host_fingerprint", "declared_by", "reproduction_command"})
     declaration.head(key, "x");
   declaration.head("git_commit", std::string(40, 'a'));
+  declaration.omit("server_commit", kReason);
   declaration.head("machine_quiet", true);
   declaration.head("load_average", 0.1);
   declaration.result("label", label);

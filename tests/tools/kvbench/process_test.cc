@@ -45,6 +45,25 @@ TEST(Process, AFileIsReadToItsBoundAndADeviceOrAPipeNotAtAll) {
   EXPECT_NE(read_file("/proc/self/mountinfo"), "") << "of which nobody tells the length";
 }
 
+TEST(Process, AProgramSaysOfWhichCommitItIs) {
+  EXPECT_EQ(commit_of_version("varved 0.1 (wire 1, format 1), commit 12ab-dirty\n"), "12ab-dirty");
+  EXPECT_EQ(commit_of_version("varved 0.1 (wire 1, format 1)\n"), "");
+  const std::string path = testing::TempDir() + "/kvbench_process_version";
+  std::ofstream(path) << "#!/bin/sh\necho \"says $1, commit 77\"\nexec sleep 100\n";
+  ASSERT_EQ(::chmod(path.c_str(), 0700), 0);
+  const auto commit = commit_of_program(path);
+  ASSERT_TRUE(commit.has_value()) << commit.error().what();
+  EXPECT_EQ(*commit, "77");
+  EXPECT_FALSE(commit_of_program("/no/such/program").has_value());
+  EXPECT_FALSE(commit_of_program("/bin/true").has_value());
+}
+
+TEST(Process, AThreadThatIsReadyAndHasNoCoreIsSeen) {
+  EXPECT_EQ(core_wait_ns(0), 0u) << "there is no process 0 here";
+  const Nanos before_ns = core_wait_ns(getpid());
+  EXPECT_GE(core_wait_ns(getpid()), before_ns);
+}
+
 TEST(Process, WorkShowsInTheTimeOfAProcess) {
   const Nanos before_ns = cpu_ns(getpid());
   volatile uint64_t sum = 0;

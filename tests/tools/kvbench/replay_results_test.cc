@@ -33,6 +33,7 @@ class ReplayResults : public testing::Test {
     conditions_.start.timestamp = "now";
     conditions_.start.commit = std::string(40, 'a');
     conditions_.server = Server::kOwn;
+    conditions_.server_commit = conditions_.start.commit;
     conditions_.folder = ".";
     conditions_.dram_bytes = conditions_.target_bytes = kGiB;
     conditions_.targets = 1;
@@ -84,6 +85,7 @@ TEST_F(ReplayResults, TheDeclarationIsCompleteForBothLoopsAndAllServers) {
       out_ = Declaration();
       options_.loop = loop;
       conditions_.server = server;
+      conditions_.server_commit = server == Server::kOwn ? conditions_.start.commit : "";
       run_.server_pid = server == Server::kOwn ? 1 : 0;
       ASSERT_TRUE(conclude_it().ok());
       EXPECT_EQ(out_.problems(), std::vector<std::string>());
