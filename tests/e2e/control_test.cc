@@ -132,10 +132,10 @@ TEST_F(ControlOfANode, KeepsFormatsOverARestart) {
   start();
   const Engine writer(real.daemon().address(), "writer");  // it registers in the background
   v1::ListFormatsResponse list;
-  for (Nanos waited = 0; list.formats_size() == 0 && waited < kPatience;
-       waited += 100 * kMillisecond) {
+  const auto is_kept = [&] { return list.formats_size() > 0 && list.formats(0).kept(); };
+  for (Nanos waited = 0; !is_kept() && waited < kPatience; waited += 100 * kMillisecond) {
     ASSERT_TRUE(ask(&Stub::ListFormats, v1::ListFormatsRequest(), &list).ok());
-    pause(100 * kMillisecond);  // main looks once a second
+    pause(100 * kMillisecond);  // main looks once a second, and a thread writes
   }
   ASSERT_EQ(list.formats_size(), 1);
   EXPECT_EQ(list.formats(0).lineage(), "e2e");

@@ -375,8 +375,12 @@ void Actor::check_hits(bool recovering) const {
 bool Actor::may_fail(uint32_t i) const {
   const BlockId block = block_of(ids_[format_][document_][i], rank_);
   if (library_.truth->purges().touches(block, matched_ns_)) return true;
-  if (!before_.stored[i]) return world_.any_fault();
-  return !before_.safe[i] || !library_.truth->is_safe(block);
+  const Truth& truth = *library_.truth;
+  const bool safe = truth.is_safe(block);
+  // Not on flash any more when the pull began: one of this life's faults, or what befell it while
+  // the node was down and was found by somebody's read since the match.
+  if (!before_.stored[i]) return world_.any_fault() || (truth.is_excused(block) && !safe);
+  return !before_.safe[i] || !safe;
 }
 
 void Actor::start_pull() {

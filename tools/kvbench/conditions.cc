@@ -92,7 +92,7 @@ void declare_own_tiers(const Conditions& c, bool emulated, Declaration& out) {
   Json flash = {{"emulated", emulated}};
   if (emulated) flash["why"] = "the drive below the targets is a virtual one";
   out.declare("tiers[].emulated", of_tiers(c, {{"emulated", false}}, flash));
-  out.declare("tiers[].eviction.policy", both("lru_leaf"));
+  out.declare("tiers[].eviction.policy", of_tiers(c, "lru", "lru_leaf"));
   out.declare("tiers[].eviction.params", both(Json::object()));
   out.declare("tiers[].admission.gate", both("all"));
 }
