@@ -225,6 +225,14 @@ Status measure_fused(const EcBarOptions& options, Bar& bar) {
   for (uint32_t round = 0; round < options.rounds; ++round) {
     run_round(*stripes, round, works);
     bar.rounds.push_back(works[0].shares.back() - works[1].shares.back());
+    const uint32_t stripe = round % stripes->count();
+    bool right = true;
+    stripes->each_column([&](uint32_t offset) {
+      stripes->run(coder, stripe, offset, Stripes::Into::kScratch);
+      right = right && stripes->scratch_is_right(coder, stripe, offset);
+    });
+    if (!right) return Status::corrupt("bench: coded bytes are wrong");
+    bar.verified_bytes += stripes->data_bytes_per_stripe();
   }
   add_facts(*stripes, works, bar);
   return {};

@@ -23,6 +23,7 @@ TEST(EcBars, EncodeAndDecodeHaveAShareOfACorePerRound) {
     ASSERT_TRUE(bar.has_value()) << bar.refused;
     EXPECT_EQ(bar.rounds.size(), 3u);
     EXPECT_GT(bar.value(), 0);
+    EXPECT_GT(bar.verified_bytes, 0u);
     EXPECT_EQ(bar.sense, Sense::kAtMost);
     for (const char* fact : {"set", "coding", "coding_into_cold_memory", "reading_only"})
       EXPECT_TRUE(has_fact(bar, fact)) << bar.name << " " << fact;
@@ -34,6 +35,7 @@ TEST(EcBars, TheFusedBarIsWhatCodingAddsToTheDigests) {
   const Bar bar = ec_fused_bar(kSmall);
   ASSERT_TRUE(bar.has_value()) << bar.refused;
   EXPECT_EQ(bar.name, "ec_fused_4+2");
+  EXPECT_GT(bar.verified_bytes, 0u);
   EXPECT_EQ(bar.rounds.size(), 3u);
   for (const char* fact : {"digests", "digests_and_coding", "digests_of_data"})
     EXPECT_TRUE(has_fact(bar, fact)) << fact;
