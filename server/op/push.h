@@ -151,7 +151,7 @@ class PushTable {
   void share_drop(uint32_t target, uint32_t dram_pages);  // its pages went back
 
   // One domain, with however many sessions, must leave the others their part of attempts and
-  // memory, write-behind included; below its part it asks nobody, and of nothing it may always
+  // memory, write-behind included; below its part it asks no other, and of nothing it may always
   // begin. One session that reserves and sends nothing must leave the others of its domain some:
   // what it has reserved and not committed may be half of what is left to them or half of the
   // domain's part; of nothing it may begin where its domain may.

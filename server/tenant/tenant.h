@@ -89,8 +89,9 @@ class Domains {
 // One limit that all domains of a node share: who may have how much more of it.
 //
 // Half of it is set aside in equal parts, one for each, and of at least one; the other half is for
-// whoever comes first. So nobody is refused below its part, whatever the others ask for, and a node
-// of one domain has all of it. A value: the question is put together, and asked.
+// whoever comes first. So no domain is refused below its part, whatever the others ask for (who
+// shares it among its sessions is another rule), and a node of one domain has all of it. A value:
+// the question is put together, and asked.
 class DomainLimit {
  public:
   DomainLimit(uint64_t limit, uint32_t domains);

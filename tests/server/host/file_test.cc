@@ -128,6 +128,18 @@ TEST(HostFile, AFileOfSettingsIsARegularOneOfModestSize) {
   EXPECT_TRUE(load_config(path, &text).ok());
 }
 
+// In a folder that others may write to a link could name whatever this user owns.
+TEST(HostFile, WritesThroughNoLinkWhatIsToReplaceAFile) {
+  test::HostFolder folder;
+  const std::string path = folder.path() + "/file", other = folder.path() + "/other";
+  folder.put("other", "kept");
+  ASSERT_EQ(::symlink(other.c_str(), (path + ".new").c_str()), 0);
+  EXPECT_EQ(replace_file(path, "x", Durability::kNone), ELOOP);
+  std::string content;
+  EXPECT_TRUE(read_file(other, &content));
+  EXPECT_EQ(content, "kept");
+}
+
 TEST(HostFile, ARefusalNamesItsErrno) {
   test::HostFolder folder;
   std::string content;
