@@ -21,6 +21,7 @@ namespace {
 
 constexpr Nanos kMetricsInterval = kSecond;
 constexpr Nanos kMetricsWait = 10 * kSecond;         // for the first file
+constexpr Nanos kListsWaitMin = kSecond;             // for the last lists, whatever is left
 constexpr Nanos kPauseInterval = 20 * kMillisecond;  // of main between two questions of the drain
 
 // While nothing is served a signal ends the process at once: targets being made are under another
@@ -119,7 +120,13 @@ Failure bring_up(Node& node, const Signals& signals) {
   signals.hold();
   if (failure.ok()) failure = start(node);
   // A metrics file that cannot be written at all is a setting to correct, not a line every second.
-  if (failure.ok()) failure = see_node_whole(node, kMetricsWait);
+  // One that only lasts is for the log: the node serves already, and its clients with it.
+  std::string unended;
+  if (failure.ok()) failure = see_node_whole(node, kMetricsWait, &unended);
+  if (!unended.empty()) {
+    logf(LogLevel::kWarn, "main", "%s: not written yet; look at the disk under it",
+         unended.c_str());
+  }
   if (failure.ok()) failure = open_monitor(node);
   if (failure.ok()) failure = open_control(node);
   return failure;
@@ -164,12 +171,21 @@ int serve(const ServerConfig& config, const Signals& signals) {
          config.drain_ms);
     end_now(kExitNotDrained);
   }
-  // Half of what is left: the listeners need the rest.
+  // Half of what is left, as the listeners need the rest. But what failed during the drain stands
+  // in no list yet, and a start that does not know of it may bring back what is purged.
   const Nanos now_ns = node.clock.now_ns();
-  const Failure unwritten = see_node_whole(node, now_ns < until_ns ? (until_ns - now_ns) / 2 : 0);
+  const Nanos half_ns = now_ns < until_ns ? (until_ns - now_ns) / 2 : 0;
+  std::string unended;
+  const Failure unwritten = see_node_whole(node, std::max(half_ns, kListsWaitMin), &unended);
   uint64_t swallowed = 0;
   if (!unwritten.ok() && node.metrics_log.admit(now_ns, &swallowed)) {
     logf(LogLevel::kWarn, "main", "%s; the numbers in it are old", unwritten.text.c_str());
+  }
+  if (!unended.empty()) {
+    logf(LogLevel::kError, "main",
+         "%s: not written before the end; the next start may not know what a target missed in the "
+         "last seconds, so start with all of them",
+         unended.c_str());
   }
   if (const std::string left = stop(node, until_ns); !left.empty()) {
     logf(LogLevel::kInfo, "main", "drained; %s within %u ms, and nothing else is left",

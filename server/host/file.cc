@@ -113,9 +113,11 @@ int32_t replace_with(const std::string& path, std::string_view content, Durabili
   VARVE_ASSERT(!path.empty());
   const bool durable = durability == Durability::kPowerCut;
   const std::string temporary = path + kNewSuffix;
-  // No link: in a folder that others may write to it could name whatever this user owns.
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-  const int fd = ::open(temporary.c_str(), kFlags, kOwnersMode);
+  // What others may read may lie where others may write: a link there could name whatever this user
+  // owns.
+  const int no_link = mode == kOwnersMode ? 0 : O_NOFOLLOW;
+  const int fd =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | no_link, kOwnersMode);
   if (fd < 0) return errno;
   // Whatever the umask; a file system that has no modes has its own.
   if (mode != kOwnersMode) (void)::fchmod(fd, mode);

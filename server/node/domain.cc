@@ -69,12 +69,12 @@ std::optional<Refusal> refuse_open(const Node& node) {
 }  // namespace
 
 // No checkpoint lists what recovery did not take in, so the next start may not hear of it.
-void see_domains(Node& node, const Seen& seen) {
+bool see_domains(Node& node, const Seen& seen) {
   VARVE_ASSERT(seen.shards_counted <= node.config.shards, seen.shards_counted);
-  if (seen.shards_counted < node.config.shards) return;
-  if (seen.sum.number("varve_recovering", "") > 0) return;
+  if (seen.shards_counted < node.config.shards) return true;
+  if (seen.sum.number("varve_recovering", "") > 0) return true;
   const auto id = static_cast<uint32_t>(seen.sum.number("varve_domain_id_last", ""));
-  if (!node.domains.is_above(id)) return;
+  if (!node.domains.is_above(id)) return true;
   const std::lock_guard<std::timed_mutex> lock(node.list_mutex);  // N5
   TargetList list;
   Failure failure = reload_records(node.config.data_dir, &list);
@@ -83,14 +83,16 @@ void see_domains(Node& node, const Seen& seen) {
   if (failure.ok()) {
     logf(LogLevel::kWarn, "main",
          "drives know of a domain of id %u, which no list has: no id up to it is given", id);
-    return node.domains.seen(id);
+    node.domains.seen(id);
+    return true;
   }
   uint64_t swallowed = 0;
-  if (!node.domains_log.admit(node.clock.now_ns(), &swallowed)) return;
+  if (!node.domains_log.admit(node.clock.now_ns(), &swallowed)) return false;
   logf(LogLevel::kError, "main",
        "drives know of a domain of id %u, which no list has, and that cannot be kept: %s; the next "
        "start may give that id again (%" PRIu64 " more times since the last line)",
        id, failure.text.c_str(), swallowed);
+  return false;
 }
 
 control::Answer<uint32_t> NodeIngress::domain_id(const std::string& name) const {

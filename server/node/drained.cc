@@ -89,11 +89,12 @@ std::string needed_text(const Node& node, const MetricSnapshot& sum, uint32_t ta
 
 }  // namespace
 
-void see_drains(Node& node, const Seen& seen) {
+bool see_drains(Node& node, const Seen& seen) {
   VARVE_ASSERT(seen.shards_counted <= node.config.shards, seen.shards_counted);
-  if (seen.shards_counted < node.config.shards) return;
+  if (seen.shards_counted < node.config.shards) return true;
   const MetricSnapshot& sum = seen.sum;
   const std::lock_guard<std::timed_mutex> list(node.list_mutex);  // N5
+  bool kept = true;
   for (uint32_t t = 0; t < node.targets.size(); ++t) {
     std::unique_lock<std::mutex> lock(node.mutex);  // N4
     NodeTarget& target = node.targets[t];
@@ -109,6 +110,7 @@ void see_drains(Node& node, const Seen& seen) {
     }
     lock.unlock();
     if (const Failure failure = mark(node, t); !failure.ok()) {
+      kept = false;
       say(node,
           name + "is empty, but that cannot be kept: " + failure.text + "; leave it where it is");
       continue;
@@ -121,6 +123,7 @@ void see_drains(Node& node, const Seen& seen) {
          name.c_str(), unreadable_text(sum, label).c_str(),
          target.drain_set ? "without this --drain-target" : "again");
   }
+  return kept;
 }
 
 }  // namespace varve

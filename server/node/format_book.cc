@@ -70,9 +70,9 @@ bool FormatBook::next_unkept(size_t* index, KeptFormat* format) const {
   return false;
 }
 
-void FormatBook::keep(const std::string& folder, Nanos now_ns, Nanos limit_ns) {
+bool FormatBook::keep(const std::string& folder, Nanos now_ns, Nanos limit_ns) {
   std::unique_lock<std::timed_mutex> writing(writing_, std::defer_lock);
-  if (!writing.try_lock_for(std::chrono::nanoseconds(std::min(limit_ns, kWaitMax)))) return;
+  if (!writing.try_lock_for(std::chrono::nanoseconds(std::min(limit_ns, kWaitMax)))) return true;
   uint64_t swallowed = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -98,8 +98,9 @@ void FormatBook::keep(const std::string& folder, Nanos now_ns, Nanos limit_ns) {
            "%s; formats are not known after a restart (%" PRIu64 " more since the last line)",
            failure.text.c_str(), swallowed);
     }
-    return;  // the others would fail alike
+    return false;  // the others would fail alike
   }
+  return true;
 }
 
 FormatBook::Row FormatBook::row_of(const Entry& entry) {

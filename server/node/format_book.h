@@ -25,9 +25,9 @@ class FormatBook {
   enum class Added : uint8_t { kNew, kKnown, kFull };
   // `canonical` is the encoding of a valid format. In memory; keep() is next.
   Added add(ConstByteSpan canonical);
-  // Writes what is not written yet, and says at most once a minute that it cannot. Nothing is done
-  // where another does it for the whole of the limit.
-  void keep(const std::string& folder, Nanos now_ns, Nanos limit_ns);
+  // Writes what is not written yet; false: it cannot, and says so at most once a minute. Nothing is
+  // done where another does it for the whole of the limit.
+  bool keep(const std::string& folder, Nanos now_ns, Nanos limit_ns);
 
   struct Row {
     Digest fingerprint;

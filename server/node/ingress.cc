@@ -230,7 +230,10 @@ control::Answer<std::unique_lock<std::timed_mutex>> NodeIngress::begin_change(co
   if (auto refusal = refuse_stopping()) return *refusal;
   std::unique_lock<std::timed_mutex> lock(change_, std::defer_lock);
   if (!lock.try_lock_for(std::chrono::nanoseconds(until.left_ns()))) {
-    return Refusal::of(Code::kTimedOut, "another change is under way; try again later");
+    return Refusal::of(Code::kTimedOut,
+                       "another change is under way; try again later, and if that lasts look at "
+                       "the disk of " +
+                           node_.config.data_dir + ", where a change waits for its file");
   }
   return lock;
 }

@@ -137,11 +137,11 @@ bool write_metrics(void* context) {
 // In this order: one that is drained teaches nobody any more.
 bool write_lists(void* context) {
   Node& node = *static_cast<Node*>(context);
-  see_missed(node, node.lists_seen);
-  see_drains(node, node.lists_seen);
-  see_domains(node, node.lists_seen);
-  node.book.keep(node.config.data_dir, node.clock.now_ns(), kSecond);
-  return true;  // each says itself what it could not keep
+  // Each says itself what it could not keep, and keeps no other from being kept.
+  bool well = see_missed(node, node.lists_seen);
+  well = see_drains(node, node.lists_seen) && well;
+  well = see_domains(node, node.lists_seen) && well;
+  return node.book.keep(node.config.data_dir, node.clock.now_ns(), kSecond) && well;
 }
 
 // ---- on main's
@@ -260,7 +260,8 @@ void see_node(Node& node) {
   begin_files(node, std::move(seen), std::move(text));
 }
 
-Failure see_node_whole(Node& node, Nanos limit_ns) {
+Failure see_node_whole(Node& node, Nanos limit_ns, std::string* unended) {
+  unended->clear();
   const Nanos until_ns = node.clock.now_ns() + limit_ns;
   const auto left_ns = [&node, until_ns] {
     const Nanos now_ns = node.clock.now_ns();
@@ -270,17 +271,15 @@ Failure see_node_whole(Node& node, Nanos limit_ns) {
   (void)node.lists.rest(left_ns() / 2);
   (void)node.metrics_file.rest(left_ns() / 2);
   see_node(node);
-  const bool listed = node.lists.rest(left_ns());
-  if (!node.metrics_file.rest(left_ns())) {
-    return environment("--metrics-file " + node.config.metrics_path() +
-                       ": a write has not ended within its bound; look at the disk under it, or "
-                       "give another path");
+  // What still wrote an older round when this one was seen was given nothing of it.
+  const bool listed = node.lists.rest(left_ns()) && node.lists_seen.round == node.round;
+  const bool shown = node.metrics_file.rest(left_ns());
+  if (!listed) *unended = "the lists of " + node.config.data_dir;
+  if (!shown) {
+    *unended +=
+        (unended->empty() ? "" : " and ") + ("--metrics-file " + node.config.metrics_path());
   }
-  if (!listed) {
-    return environment("the lists of " + node.config.data_dir +
-                       ": a write has not ended within its bound; look at the disk under it");
-  }
-  return std::exchange(node.metrics_failure, {});
+  return shown ? std::exchange(node.metrics_failure, {}) : Failure{};
 }
 
 Failure open_monitor(Node& node) {

@@ -36,9 +36,9 @@ Failure keep(const Node& node, const std::vector<flash::WitnessNow>& all) {
 
 }  // namespace
 
-void see_missed(Node& node, const Seen& seen) {
+bool see_missed(Node& node, const Seen& seen) {
   VARVE_ASSERT(seen.shards_counted <= node.config.shards, seen.shards_counted);
-  if (seen.shards_counted < node.config.shards) return;
+  if (seen.shards_counted < node.config.shards) return true;
   const std::lock_guard<std::timed_mutex> list(node.list_mutex);  // N5
   std::unique_lock<std::mutex> lock(node.mutex);                  // N4
   std::vector<flash::WitnessNow> all = witnesses(node, seen.sum);
@@ -48,14 +48,15 @@ void see_missed(Node& node, const Seen& seen) {
   for (size_t t = 0; t < all.size(); ++t)
     changed = changed || all[t].witness != node.targets[t].witness;
   lock.unlock();
-  if (!changed) return;
+  if (!changed) return true;
   if (const Failure failure = keep(node, all); !failure.ok()) {
     uint64_t swallowed = 0;
-    if (!node.missed_log.admit(node.clock.now_ns(), &swallowed)) return;
-    return logf(LogLevel::kError, "main",
-                "targets miss purges, and that cannot be kept: %s; a start with those alone would "
-                "bring back what is purged (%" PRIu64 " more times since the last line)",
-                failure.text.c_str(), swallowed);
+    if (!node.missed_log.admit(node.clock.now_ns(), &swallowed)) return false;
+    logf(LogLevel::kError, "main",
+         "targets miss purges, and that cannot be kept: %s; a start with those alone would "
+         "bring back what is purged (%" PRIu64 " more times since the last line)",
+         failure.text.c_str(), swallowed);
+    return false;
   }
   lock.lock();
   for (size_t t = 0; t < all.size(); ++t) {
@@ -72,6 +73,7 @@ void see_missed(Node& node, const Seen& seen) {
     logf(misses ? LogLevel::kWarn : LogLevel::kInfo, "main", "target %zu %s %s", t,
          target.info.path.c_str(), what);
   }
+  return true;
 }
 
 }  // namespace varve

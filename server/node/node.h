@@ -157,20 +157,22 @@ void say_start(const Node& node);
 // behind that, each by a thread of its own, unless it still writes what an earlier round gave it. A
 // file that cannot be written, or is not, is said once a minute and never stops the daemon.
 void see_node(Node& node);
-// The same, and waits for the files: the metrics file is not written, or not within the bound.
-[[nodiscard]] Failure see_node_whole(Node& node, Nanos limit_ns);
+// The same, and waits for the files: why the metrics file cannot be written, and in `unended` what
+// was not written within the bound, as it is called on the log.
+[[nodiscard]] Failure see_node_whole(Node& node, Nanos limit_ns, std::string* unended);
 // Opens --http; after the first numbers.
 [[nodiscard]] Failure open_monitor(Node& node);
 
 // N5. What the numbers of a round say of targets that are being drained: one of which nothing is
-// left is marked in the list of targets, durably, and then said to be removable, once.
-void see_drains(Node& node, const Seen& seen);
+// left is marked in the list of targets, durably, and then said to be removable, once. False: there
+// was something to write, and it could not be.
+bool see_drains(Node& node, const Seen& seen);
 
 // The same of targets that fail, or have learnt of what they missed.
-void see_missed(Node& node, const Seen& seen);
+bool see_missed(Node& node, const Seen& seen);
 
 // The same of an id of a domain that drives know of and no list has: it is none to be given again.
-void see_domains(Node& node, const Seen& seen);
+bool see_domains(Node& node, const Seen& seen);
 
 // The target of --fault-stuck-target keeps what it is asked (kOn), or answers it all (kOff).
 enum class Sticking : uint8_t { kOff, kOn };

@@ -2,7 +2,7 @@
 """The real varved over a file system that stands still: only what is written there waits for it.
 
 Usage: still_test.py PATH_OF_VARVED PATH_OF_KVCTL PATH_OF_LIBRARY. The library keeps each rename()
-for as long as a file of the test is there. Every process ended here was started here.
+onto a name that ends in what a file of the test holds, for as long as that is there. Every process ended here was started here.
 """
 import json
 import os
@@ -26,6 +26,8 @@ class StillTest(unittest.TestCase):
     def setUp(self):
         varved_test.VarvedTest.setUp(self)
         self.still = os.path.join(self.folder.name, "still")
+        if "start" in self._testMethodName:
+            self.stand_still("metrics.prom")
         kept = {name: os.environ.get(name) for name in ("LD_PRELOAD", "ASAN_OPTIONS")}
         os.environ["VARVE_TEST_STILL"] = self.still
         os.environ["LD_PRELOAD"] = LIBRARY
@@ -44,9 +46,10 @@ class StillTest(unittest.TestCase):
         self.http = re.search(r"metrics at http://([0-9.:]+)/metrics", log).group(1)
         self.control = re.search(r"control plane on ([0-9.:]+),", log).group(1)
 
-    def stand_still(self):
-        with open(self.still, "w", encoding="ascii"):
-            pass
+    def stand_still(self, end=""):
+        with open(self.still + ".new", "w", encoding="ascii") as file:
+            file.write(end)
+        os.rename(self.still + ".new", self.still)
 
     def kvctl(self, *words):
         return [KVCTL, "--control", self.control, "--json", *words]
@@ -87,6 +90,13 @@ class StillTest(unittest.TestCase):
         self.assertEqual(self.daemon.stop(), 0)
         self.assertLess(time.monotonic() - began, 3 + 6)
         self.assertRegex(self.daemon.log(), r"drained; .* (written|closed) within 3000 ms")
+
+    def test_a_start_waits_for_no_metrics_file(self):
+        self.assertIn("metrics.prom: not written yet; look at the disk", self.daemon.log())
+        self.wait_ages(lambda ages: ages["metrics"] >= 13)  # of a look behind the recovery
+        self.check_served()
+        self.assertEqual(self.daemon.stop(), 0)
+        self.assertIn("metrics.prom: not written before the end", self.daemon.log())
 
     def test_a_change_that_waits_holds_nobody_else_up(self):
         self.stand_still()

@@ -50,7 +50,7 @@ class NodeDrains : public testing::Test {
     put("varve_flash_unreadable_segments_total", "target=\"0\"", 7);
     put("varve_flash_unreadable_segments_total", "target=\"1\"", unreadable_);
     testing::internal::CaptureStderr();
-    see_drains(*node_, {sum, counted, round_});
+    kept_ = see_drains(*node_, {sum, counted, round_});
     return testing::internal::GetCapturedStderr();
   }
   bool listed(uint32_t target) const {
@@ -64,6 +64,7 @@ class NodeDrains : public testing::Test {
   int64_t index_full_ = 0, unreadable_ = 0, known_ = 1;
   int64_t reserved_ = 0, live_ = 0, kills_ = 0;
   uint64_t round_ = 1;
+  bool kept_ = false;
 };
 
 TEST_F(NodeDrains, OneThatIsEmptyIsListedAndThenSaidOnce) {
@@ -147,6 +148,7 @@ TEST_F(NodeDrains, WhatCannotBeListedIsNotSaidToBeRemovable) {
   std::filesystem::create_directory(folder_ + "/targets.list");
   const std::string log = see(0);
   EXPECT_EQ(log.find(kSaid), std::string::npos) << log;
+  EXPECT_FALSE(kept_);
   EXPECT_NE(log.find("that cannot be kept"), std::string::npos) << log;
   EXPECT_EQ(see(0), "") << "once a minute";
   EXPECT_FALSE(node_->targets[1].drained);

@@ -84,13 +84,13 @@ TEST_F(Books, WhatCannotBeWrittenIsKnownAndTriedAgain) {
   EXPECT_EQ(book.add(format_of(1).encode()), FormatBook::Added::kNew);
   EXPECT_FALSE(book.find(format_of(1).fingerprint().bytes)[0].kept);
   testing::internal::CaptureStderr();
-  book.keep(nowhere, kSecond, 0);
+  EXPECT_FALSE(book.keep(nowhere, kSecond, 0));
   book.keep(nowhere, 2 * kSecond, 0);
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("not known after a restart"), std::string::npos) << log;
   EXPECT_EQ(log.find("not known"), log.rfind("not known")) << "once a minute";
   std::filesystem::create_directory(nowhere);
-  book.keep(nowhere, 3 * kSecond, 0);
+  EXPECT_TRUE(book.keep(nowhere, 3 * kSecond, 0));
   EXPECT_TRUE(book.find(format_of(1).fingerprint().bytes)[0].kept);
 }
 

@@ -48,7 +48,7 @@ class NodeMisses : public testing::Test {
     }
     put("varve_recovering", "", numbers.recovering);
     testing::internal::CaptureStderr();
-    see_missed(*node_, {sum, numbers.counted, 1});
+    kept_ = see_missed(*node_, {sum, numbers.counted, 1});
     return testing::internal::GetCapturedStderr();
   }
   void restart(uint32_t boot_generation) {
@@ -70,6 +70,7 @@ class NodeMisses : public testing::Test {
 
   std::string folder_;
   std::unique_ptr<Node> node_;
+  bool kept_ = false;
 };
 
 TEST_F(NodeMisses, OneThatFailsIsListedOnce) {
@@ -138,12 +139,14 @@ TEST_F(NodeMisses, WhatCannotBeListedIsSaidOnceAMinuteAndTriedAgain) {
   std::filesystem::rename(list, list + ".kept");
   std::filesystem::create_directory(list);
   const std::string log = see({.ok = {2, 1, 2}});
+  EXPECT_FALSE(kept_);
   EXPECT_NE(log.find("that cannot be kept"), std::string::npos) << log;
   EXPECT_EQ(see({.ok = {2, 1, 2}}), "");
   EXPECT_TRUE(node_->targets[1].witness.missed.empty());
   std::filesystem::remove(list);
   std::filesystem::rename(list + ".kept", list);
   EXPECT_NE(see({.ok = {2, 1, 2}}), "");
+  EXPECT_TRUE(kept_);
   EXPECT_EQ(missed(), 2u);
 }
 
