@@ -2,7 +2,8 @@
 """The real varved over a file system that stands still: only what is written there waits for it.
 
 Usage: still_test.py PATH_OF_VARVED PATH_OF_KVCTL PATH_OF_LIBRARY. The library keeps each rename()
-onto a name that ends in what a file of the test holds, for as long as that is there. Every process ended here was started here.
+onto a name that ends in what a file of the test holds, for as long as that is there. Every process
+ended here was started here.
 """
 import json
 import os
