@@ -6,7 +6,7 @@ namespace varve::kvctl {
 
 namespace {
 
-constexpr size_t kUuidBytes = 16;
+constexpr size_t kUuidBytes = 16, kUuidBytesMin = 4;  // the table shows the first four
 
 struct StateText {
   const char* text;
@@ -87,12 +87,33 @@ std::string done_text(const v1::Target& target, const Paint& paint) {
          paint(state.tone, state.text) + "\n" + notes_of(target);
 }
 
+// The whole uuid of the target of that number, of which `uuid` has the first bytes.
+Outcome complete_uuid(Call& call, std::string* uuid) {
+  v1::ListTargetsResponse list;
+  Outcome outcome = call.node.ask(v1::ListTargetsRequest(), &list);
+  if (!outcome.ok()) return outcome;
+  for (const v1::Target& target : list.targets()) {
+    if (target.index() != call.arguments.target) continue;
+    if (!target.uuid().starts_with(*uuid)) {
+      return Outcome::failed("target " + std::to_string(target.index()) + ", " +
+                             printable(target.path()) + ", has uuid " + hex_text(target.uuid()) +
+                             ", not " + hex_text(*uuid) + "...; see kvctl targets");
+    }
+    *uuid = target.uuid();
+    return Outcome::done();
+  }
+  return Outcome::failed("there is no target " + std::to_string(call.arguments.target) +
+                         "; see kvctl targets");
+}
+
 // Fills index and uuid of a request about one target.
 template <class Request>
-Outcome name_target(const Call& call, Request* request) {
+Outcome name_target(Call& call, Request* request) {
   request->set_index(call.arguments.target);
   if (call.arguments.uuid.empty()) return Outcome::done();
-  return read_hex("--uuid", call.arguments.uuid, kUuidBytes, kUuidBytes, request->mutable_uuid());
+  std::string* uuid = request->mutable_uuid();
+  Outcome outcome = read_hex("--uuid", call.arguments.uuid, kUuidBytesMin, kUuidBytes, uuid);
+  return outcome.ok() && uuid->size() < kUuidBytes ? complete_uuid(call, uuid) : outcome;
 }
 
 template <class Request, class Response>
@@ -167,7 +188,9 @@ std::vector<Option> one_target() {
   return {
       {"INDEX", "N", &Arguments::target, "its number, as kvctl targets has it", Need::kRequired},
       {"--uuid", "HEX", &Arguments::uuid,
-       "do it only when this is its uuid (32 hex digits): a number is soon mistyped"}};
+       "do it only when this is its uuid, or its first 8 hex digits or more, as kvctl targets "
+       "shows "
+       "them: a number is soon mistyped"}};
 }
 
 std::vector<Option> with(std::vector<Option> options, Option option) {
@@ -189,7 +212,7 @@ Noun target_noun() {
            {"drain",
             "Begin to empty a target, to take it out; kept over restarts",
             one_target(),
-            {"targets drain 2", "targets drain 2 --uuid 5f0c1d2e3b4a59687786a5b4c3d2e1f0"},
+            {"targets drain 2", "targets drain 2 --uuid 5f0c1d2e"},
             drain_target},
            {"undrain",
             "End that: it takes blocks again",

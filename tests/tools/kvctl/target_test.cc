@@ -63,6 +63,27 @@ TEST(Targets, AreDrainedAndTakenBackByNumberAndUuid) {
   EXPECT_TRUE(node.asked.empty());
 }
 
+// Goal: what the table shows of a uuid is enough to name the target. Expect: the node is asked with
+// all of it; another target's, and too little, change nothing.
+TEST(Targets, AreNamedByTheDigitsThatTheTableShows) {
+  FakeNode node;
+  *node.ListTargets_answer().add_targets() = target(1, v1::TARGET_STATE_OK);
+  node.ListTargets_answer().mutable_targets(0)->set_uuid(std::string(16, '\x55'));
+  *node.ListTargets_answer().add_targets() = target(2, v1::TARGET_STATE_OK);
+  const std::string table = node.kvctl({"targets"}).out;
+  const std::string shown = table.substr(table.find("00112233"), 8);
+  const Said drain = node.kvctl({"targets", "drain", "2", "--uuid", shown});
+  EXPECT_EQ(drain.exit, Exit::kDone) << drain.err;
+  EXPECT_EQ(node.DrainTarget_request.uuid(), kUuidBytes);
+  node.asked.clear();
+  for (const char* index : {"1", "3"}) {
+    const Said other = node.kvctl({"targets", "drain", index, "--uuid", shown});
+    EXPECT_EQ(other.exit, Exit::kFailed) << index;
+    EXPECT_NE(other.err.find("see kvctl targets"), std::string::npos) << other.err;
+  }
+  EXPECT_EQ(node.asked, std::vector<std::string>(2, "ListTargets"));
+}
+
 TEST(Targets, AreFailedWithForceOnlyWhereItIsSaid) {
   FakeNode node;
   EXPECT_EQ(node.kvctl({"--yes", "targets", "fail", "1"}).exit, Exit::kDone);
