@@ -34,7 +34,7 @@ Meaning meaning_of(Code code) {
       return {Exit::kDenied, "UNAUTHENTICATED",
               "give the domain's token by --client-token-file FILE"};
     case Code::kQuota:
-      return {Exit::kFailed, "RESOURCE_EXHAUSTED", "purge what is not needed, or raise the quota"};
+      return {Exit::kFailed, "RESOURCE_EXHAUSTED", "this client has too much under way; try again"};
     case Code::kOverloaded:
       return {Exit::kFailed, "RESOURCE_EXHAUSTED", "try again later"};
     case Code::kUnavailable:

@@ -60,6 +60,11 @@ Outcome purge(Call& call) {
         "nothing of that lineage was here; if it is misspelt, it has one of the 32 places for "
         "purged lineages all the same, until the whole domain is purged\n";
   }
+  if (request.kind() == v1::PURGE_KIND_BLOCKS && purged.blocks() == 0) {
+    text +=
+        "none of these ids was here; the key of kvctl put is no base id: kvctl --json put prints "
+        "those\n";
+  }
   return call.show(purged, text);
 }
 

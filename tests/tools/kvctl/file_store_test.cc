@@ -55,6 +55,13 @@ TEST(FileStore, TellsFailuresOfTheDataPlaneApart) {
   }
 }
 
+// A limit of one client is over when what it has under way is; purging would help nobody.
+TEST(FileStore, TellsNobodyToPurgeForALimitOfHisOwn) {
+  const std::string text = store_failed("it is refused", Status(Code::kQuota, "cause")).text;
+  EXPECT_EQ(text.find("purge"), std::string::npos) << text;
+  EXPECT_NE(text.find("try again"), std::string::npos) << text;
+}
+
 TEST(FileStore, RefusesHeadsThatAreNotTheFiles) {
   Digest key;
   key.bytes[3] = std::byte{9};

@@ -58,7 +58,10 @@ TEST(Purge, SaysWhatItEnded) {
   EXPECT_NE(node.kvctl({"--yes", "purge", "--all"}).out.find("nobody can say when"),
             std::string::npos);
   purged.Clear();
-  EXPECT_EQ(node.kvctl({"--yes", "purge", kId}).out, "0 blocks (0 B) purged, for good\n");
+  const std::string none = node.kvctl({"--yes", "purge", kId}).out;
+  EXPECT_EQ(none.rfind("0 blocks (0 B) purged, for good\nnone of these ids was here", 0), 0u)
+      << none;
+  EXPECT_EQ(node.kvctl({"--yes", "purge", "--all"}).out, "0 blocks (0 B) purged, for good\n");
 }
 
 }  // namespace
