@@ -109,7 +109,7 @@ class StillTest(unittest.TestCase):
         self.assertTrue(any(change.poll() is None for change in changes))
         self.check_served()
         for words in (("target", "list"), ("domain", "list"), ("session", "list"),
-                      ("format", "list"), ("tiers",)):
+                      ("format", "list"), ("tier", "list")):
             self.asked(*words)
         os.unlink(self.still)
         for change in changes:

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <optional>
 
 #include "common/base/base.h"
@@ -113,6 +114,24 @@ std::string path_of(const CLI::App& app) {
   return path;
 }
 
+// "help" and "version" are typed as commands too: "help targets drain" is "targets drain --help".
+std::vector<std::string> without_help_word(std::vector<std::string> arguments) {
+  const std::vector<Option> options = common_options();
+  size_t at = 0;  // of the first word that is neither an option nor the value of one
+  while (at < arguments.size() && arguments[at].starts_with("-")) {
+    const bool has_value = std::any_of(options.begin(), options.end(), [&](const Option& option) {
+      return arguments[at] == option.name && option.value[0] != '\0';
+    });
+    at += has_value ? 2 : 1;
+  }
+  if (at >= arguments.size()) return arguments;
+  const std::string word = arguments[at];
+  if (word != "help" && word != "version") return arguments;
+  arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(at));
+  arguments.push_back("--" + word);
+  return arguments;
+}
+
 }  // namespace
 
 struct CommandTree::Tree {
@@ -209,7 +228,8 @@ Parsed CommandTree::parse(const std::vector<std::string>& arguments) {
   CLI::App& app = tree_->app;
   Parsed out;
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    const std::vector<std::string> words = without_help_word(arguments);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     return tree_->found();
   } catch (const CLI::CallForHelp&) {
     out.text = app.help();  // of the command that was named

@@ -46,7 +46,7 @@ Noun hold_noun() {
   return {"leases",
           "holds",
           "What clients hold: leases, reservations, pulls, follows",
-          {{"",
+          {{"list",
             "What clients hold: leases, reservations, pulls, follows, in the order they began",
             {},
             {"leases", "--json leases | jq '.holds[] | select(.kind == \"HOLD_KIND_LEASE\")'"},

@@ -31,7 +31,7 @@ Noun tier_noun() {
   return {"tiers",
           "tier",
           "The tiers: what each holds, hits and bytes since the start, and its policies",
-          {{"",
+          {{"list",
             "The tiers: what each holds, hits and bytes since the start, and its policies",
             {},
             {"tiers"},

@@ -26,7 +26,7 @@ TEST(CommandTree, TakesCommonOptionsAnywhere) {
 }
 
 TEST(CommandTree, MeansListWhereANounStandsAlone) {
-  for (const char* noun : {"targets", "policy", "domain", "format", "sessions"})
+  for (const char* noun : {"tiers", "targets", "domain", "format", "leases", "sessions", "policy"})
     EXPECT_EQ(parse({noun}).run, parse({noun, "list"}).run) << noun;
   EXPECT_EQ(parse({"block"}).run, nullptr);
   EXPECT_NE(parse({"block"}).problem.find("kvctl block --help"), std::string::npos);
@@ -67,6 +67,15 @@ TEST(CommandTree, HasHelpWithExamplesEverywhere) {
   EXPECT_NE(help.find("Example"), std::string::npos) << help;
   EXPECT_NE(help.find("--uuid"), std::string::npos) << help;
   EXPECT_EQ(parse({"--version"}).text.rfind("kvctl 0.", 0), 0u);
+}
+
+TEST(CommandTree, TakesHelpAndVersionAsWords) {
+  EXPECT_EQ(parse({"help"}).text, parse({"--help"}).text);
+  EXPECT_EQ(parse({"help", "targets", "drain"}).text, parse({"targets", "drain", "--help"}).text);
+  EXPECT_EQ(parse({"--json", "--control", "a:1", "help", "targets"}).text,
+            parse({"targets", "--help"}).text);
+  EXPECT_EQ(parse({"version"}).text, parse({"--version"}).text);
+  EXPECT_FALSE(parse({"help"}).text.empty());
 }
 
 TEST(CommandTree, ReadsTheEnvironmentWhereNothingIsSaid) {
