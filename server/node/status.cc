@@ -12,15 +12,6 @@ uint64_t number(const MetricSnapshot& sum, const char* name, const std::string& 
   return static_cast<uint64_t>(std::max<int64_t>(0, sum.number(name, labels)));
 }
 
-uint64_t lost_blocks(const MetricSnapshot& sum) {
-  uint64_t lost = 0;
-  for (uint32_t r = 0; r < flash::kDropReasons; ++r) {
-    const char* name = flash::drop_reason_name(static_cast<flash::DropReason>(r));
-    lost += number(sum, "varve_lost_blocks_total", std::string("reason=\"") + name + "\"");
-  }
-  return lost;
-}
-
 void count(const MetricSnapshot& sum, control::NodeStatus* out) {
   out->sessions = number(sum, "varve_sessions");
   out->match_ids = number(sum, "varve_match_ids_total");
@@ -36,7 +27,7 @@ void count(const MetricSnapshot& sum, control::NodeStatus* out) {
   out->committed_blocks = number(sum, "varve_push_committed_total", "ack=\"cached\"") +
                           number(sum, "varve_push_committed_total", "ack=\"durable\"");
   out->evicted_blocks = number(sum, "varve_evicted_blocks_total");
-  out->lost_blocks = lost_blocks(sum);
+  out->lost_blocks = number(sum, "varve_lost_blocks_total");
   out->purged_blocks = number(sum, "varve_purged_blocks_total");
   out->repair_blocks_left = number(sum, "varve_index_thin_blocks");
   out->repair_done_blocks = number(sum, "varve_repair_blocks_total", "outcome=\"done\"");

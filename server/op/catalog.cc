@@ -78,6 +78,7 @@ Index::Insert Catalog::publish(TierBlock& block, uint32_t rank_count) {
   Located located;
   Index::Insert outcome = context_.index.insert(block.block, BlockState::kMemory, &located);
   if (outcome == Index::Insert::kExists && is_gone(located)) {  // away, or lost a moment ago
+    count_lost(located);
     drop(block.block, located);
     outcome = context_.index.insert(block.block, BlockState::kMemory, &located);
   }
@@ -157,7 +158,10 @@ bool Catalog::is_away(uint32_t base_slot) const {
 void Catalog::look_after(const BlockId& block) {
   const std::optional<Located> located = context_.index.find_any(block);
   if (!located || located->state == BlockState::kMemory) return;  // its push will see
-  if (located->live == 0) return drop(block, *located);
+  if (located->live == 0) {
+    count_lost(*located);
+    return drop(block, *located);
+  }
   if (is_gone(*located)) {
     // While recovery goes on, more of it may be found; recovery_done() has the last word.
     if (!context_.flash.recovering()) return give_up(block, *located);
@@ -174,6 +178,7 @@ void Catalog::look_after(const BlockId& block) {
 // Fewer than k of its fragments can be read. Each target that is away may have one more: if that
 // could be enough, what there is of it waits for them, else it is of no use to anybody.
 void Catalog::give_up(const BlockId& block, const Located& located) {
+  count_lost(located);
   const int known = std::popcount(readable(located));
   const int away = std::popcount(targets_away(context_));
   if (known == 0 || known + away < static_cast<int>(context_.options.scheme.k)) {
@@ -185,6 +190,11 @@ void Catalog::give_up(const BlockId& block, const Located& located) {
     context_.index.hide(located);
   }
   context_.eviction.insert_oldest(located.base_slot, room_of(block.base, located));
+}
+
+// A hit until now, and no longer: once for each block, for what is away or goes is no such again.
+void Catalog::count_lost(const Located& located) {
+  if (located.state == BlockState::kFlash) context_.metrics.lost_blocks.add();
 }
 
 void Catalog::drop(const BlockId& block, const Located& located) {
@@ -239,7 +249,7 @@ void Catalog::lost(const BlockId& block, const flash::Place& place, flash::DropR
   if (!position) return;
   context_.index.lose(*located, *position);
   context_.flash.release(place);
-  context_.metrics.lost[static_cast<uint32_t>(reason)].add();
+  context_.metrics.lost_fragments[static_cast<uint32_t>(reason)].add();
   look_after(block);
 }
 

@@ -118,6 +118,7 @@ class Catalog final : public Task {
   void spread(const BlockId& block);
   void look_after(const BlockId& block);
   void give_up(const BlockId& block, const Located& located);
+  void count_lost(const Located& located);
   void say_away();
   bool gather(const flash::FragmentInfo& fragment, Located* located);
   bool outdates(const flash::FragmentInfo& copy, const Located& located) const;

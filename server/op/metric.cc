@@ -132,8 +132,8 @@ void register_pull(const OpMetrics& m, MetricSet& set) {
 }
 
 void register_catalog(const OpMetrics& m, MetricSet& set) {
-  set.add({"varve_published_total", "", "Fragments made visible by commit."}, &m.published);
-  set.add({"varve_evicted_blocks_total", "", "Fragments evicted from flash."}, &m.evicted_blocks);
+  set.add({"varve_published_total", "", "Blocks made visible by commit."}, &m.published);
+  set.add({"varve_evicted_blocks_total", "", "Blocks evicted from flash."}, &m.evicted_blocks);
   set.add({"varve_evicted_bytes_total", "", ""}, &m.evicted_bytes);
   set.add({"varve_evicted_away_blocks_total", "",
            "Of those, blocks that could not be read because targets were away."},
@@ -149,8 +149,9 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_siblings_dropped_total", "",
            "Base ids dropped because a rank of theirs did not come within sibling_ms_max."},
           &m.siblings_dropped);
-  set.add({"varve_recovered_blocks_total", "", "Fragments found again at start."},
-          &m.recovered_blocks);
+  set.add(
+      {"varve_recovered_blocks_total", "", "Blocks found again at start, of k fragments or more."},
+      &m.recovered_blocks);
   set.add({"varve_recovered_bytes_total", "", ""}, &m.recovered_bytes);
   set.add({"varve_recovered_dropped_total", label("reason", "older_attempt"),
            "Fragments that recovery found and did not keep."},
@@ -175,11 +176,15 @@ void register_catalog(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_reclaim_fragments_total", label("verdict", "reinserted"), ""},
           &m.reclaim_reinserted);
   set.add({"varve_reclaim_fragments_total", label("verdict", "dropped"), ""}, &m.reclaim_dropped);
-  for (uint32_t i = 0; i < std::size(m.lost); ++i) {
+  for (uint32_t i = 0; i < std::size(m.lost_fragments); ++i) {
     const char* reason = flash::drop_reason_name(static_cast<flash::DropReason>(i));
-    set.add({"varve_lost_blocks_total", label("reason", reason), "Fragments lost to a fault."},
-            &m.lost[i]);
+    set.add({"varve_lost_fragments_total", label("reason", reason),
+             "Fragments lost to a fault; repair rebuilds those of blocks that parity covers."},
+            &m.lost_fragments[i]);
   }
+  set.add({"varve_lost_blocks_total", "",
+           "Blocks that were hits until a fault left fewer than k of their fragments."},
+          &m.lost_blocks);
 }
 
 void register_purge(const OpMetrics& m, MetricSet& set) {

@@ -55,7 +55,8 @@ struct OpMetrics {
   Counter recovered_crowded, recovered_too_few, recovered_purged;
   Counter recovered_unknown, recovered_unknown_bytes;
   Counter reclaim_dead, reclaim_reinserted, reclaim_dropped;
-  Counter lost[flash::kDropReasons];  // by flash::DropReason
+  Counter lost_fragments[flash::kDropReasons];  // by flash::DropReason
+  Counter lost_blocks;                          // of which too few fragments were left
   // purge
   Counter purges_done, purges_failed, purges_away, purge_ids, purge_records;
   Counter purged_blocks, purged_bytes;

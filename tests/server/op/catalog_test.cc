@@ -163,7 +163,8 @@ TEST(Catalog, ForgetsALostBlockEvenWhenItIsLeasedAndTakesItAgain) {
   catalog.lost(rig.block(1), place, flash::DropReason::kRot);
   catalog.lost(rig.block(1), place, flash::DropReason::kRot);  // told twice
   EXPECT_EQ(rig.match({1}).found(), 0u);
-  EXPECT_EQ(rig.context->metrics.lost[static_cast<int>(flash::DropReason::kRot)].value(), 1u);
+  EXPECT_EQ(rig.context->metrics.lost_fragments[static_cast<int>(flash::DropReason::kRot)].value(),
+            1u);
   EXPECT_FALSE(rig.flash.holds(place));
   rig.push({1});
   EXPECT_EQ(rig.match({1}).found(), 1u);
@@ -204,8 +205,10 @@ TEST(Catalog, LosesWhatLiesOnAFailedTargetAStepATurn) {
   for (const uint32_t n : gone) {
     EXPECT_FALSE(rig.index.find(rig.block(n)).has_value()) << n;
   }
-  EXPECT_EQ(rig.context->metrics.lost[static_cast<int>(flash::DropReason::kTargetLost)].value(),
-            gone.size());
+  EXPECT_EQ(
+      rig.context->metrics.lost_fragments[static_cast<int>(flash::DropReason::kTargetLost)].value(),
+      gone.size());
+  EXPECT_EQ(rig.context->metrics.lost_blocks.value(), gone.size()) << "without parity they are one";
   EXPECT_FALSE(catalog.recovered(fragment(rig, 5000, 1, 5000, place_at(1, 0))));
   // The lease is good for the rest, and the lost ones may be written again elsewhere.
   auto pull = rig.make_pull({stays[0], gone[0]});
@@ -241,6 +244,45 @@ TEST(Catalog, TreatsWhatIsOnAFailedTargetAsAbsentBeforeTheWalk) {
   EXPECT_EQ(reserved.loans[0].attempt.target, 1u);
   EXPECT_TRUE(rig.abort(reserved.loans[0]).ok());
   rig.expect_at_rest();
+}
+
+// Goal: fragments and blocks that are lost are two numbers; with parity, few blocks are.
+// Method: 2+1 on three targets, so that each block has a fragment on each; rot, a failed target,
+// another one. Expect: a block counts once, when it stops being a hit, and not when it goes.
+TEST(Catalog, CountsABlockAsLostOnlyWhenItStopsBeingAHit) {
+  RigOptions options;
+  options.targets = 3;
+  options.op.scheme = {2, 1};
+  options.op.repair_bytes_per_s = 0;
+  Rig rig(options);
+  OpMetrics& metrics = rig.context->metrics;
+  const auto fragments = [&metrics](flash::DropReason reason) {
+    return metrics.lost_fragments[static_cast<uint32_t>(reason)].value();
+  };
+  const auto fail = [&rig](uint32_t target) {
+    rig.flash.ok[target] = false;
+    rig.operations->catalog().target_failed(target);
+    rig.settle();
+  };
+  rig.push({1, 2, 3});
+  rig.lose(1, 0);
+  EXPECT_EQ(rig.match({1}).found(), 1u);
+  EXPECT_EQ(fragments(flash::DropReason::kRot), 1u);
+  EXPECT_EQ(metrics.lost_blocks.value(), 0u) << "parity covers it";
+  rig.lose(1, 1);
+  EXPECT_EQ(rig.match({1}).found(), 0u);
+  EXPECT_EQ(fragments(flash::DropReason::kRot), 2u);
+  EXPECT_EQ(metrics.lost_blocks.value(), 1u);
+  fail(0);
+  EXPECT_EQ(rig.match({2}).found(), 1u);
+  EXPECT_GE(fragments(flash::DropReason::kTargetLost), 2u) << "of 2 and 3";
+  EXPECT_EQ(metrics.lost_blocks.value(), 1u) << "all that were hits are";
+  fail(1);
+  EXPECT_EQ(rig.index.away_count(), 2u) << "they may come back, and are no hits now";
+  EXPECT_EQ(metrics.lost_blocks.value(), 3u);
+  fail(2);
+  EXPECT_EQ(rig.index.block_count(), 0u);
+  EXPECT_EQ(metrics.lost_blocks.value(), 3u) << "what was away is lost a second time to nobody";
 }
 
 TEST(Catalog, IgnoresNewsOfAPlaceThatIsNoLongerTheBlocks) {

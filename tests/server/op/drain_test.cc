@@ -114,7 +114,9 @@ TEST_P(Drain, RebuildsWhatItCannotRead) {
   rig.rot(n, extent);
   ASSERT_TRUE(run_until_empty(rig));
   ASSERT_TRUE(rig.run_until_whole());
-  EXPECT_EQ(rig.context->metrics.lost[static_cast<uint32_t>(flash::DropReason::kRot)].value(), 1u);
+  EXPECT_EQ(
+      rig.context->metrics.lost_fragments[static_cast<uint32_t>(flash::DropReason::kRot)].value(),
+      1u);
   EXPECT_EQ(rig.index->block_count(), GetParam().m > 0 ? n + 1 : n);
   if (GetParam().m > 0) rig.expect_whole(n);
   rig.expect_at_rest();

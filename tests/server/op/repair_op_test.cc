@@ -121,7 +121,9 @@ TEST(RepairOp, DoesWithoutASourceThatRots) {
   ASSERT_TRUE(rig.run_until([&] { return rig.visits(RepairOutcome::kDone) == 1; }));
   ASSERT_TRUE(rig.run_until_whole()) << "and what rotted is rebuilt by the next visit";
   rig.expect_whole(0);
-  EXPECT_EQ(rig.context->metrics.lost[static_cast<uint32_t>(flash::DropReason::kRot)].value(), 1u);
+  EXPECT_EQ(
+      rig.context->metrics.lost_fragments[static_cast<uint32_t>(flash::DropReason::kRot)].value(),
+      1u);
   rig.expect_at_rest();
 }
 

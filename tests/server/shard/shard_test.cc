@@ -259,7 +259,8 @@ TEST(Shard, BlocksOfAFailedTargetAreMissesAndMayBeWrittenAgain) {
     EXPECT_EQ(node.pull(n), Code::kOk);
   }
   EXPECT_GT(missed, 0u);
-  EXPECT_GE(node.metric("varve_lost_blocks_total", "reason=\"target_lost\""), missed);
+  EXPECT_GE(node.metric("varve_lost_fragments_total", "reason=\"target_lost\""), missed);
+  EXPECT_GE(node.metric("varve_lost_blocks_total"), missed);
   node.expect_at_rest();
 }
 
