@@ -22,7 +22,7 @@ void count(const MetricSnapshot& sum, control::NodeStatus* out) {
   out->errors = number(sum, "varve_match_failed_ids_total", "outcome=\"error\"");
   out->timeouts = number(sum, "varve_match_failed_ids_total", "outcome=\"timeout\"");
   out->cancelled = number(sum, "varve_match_failed_ids_total", "outcome=\"cancelled\"");
-  out->pushed_bytes = number(sum, "varve_push_received_bytes_total");
+  out->pushed_bytes = number(sum, "varve_push_bytes_total");
   out->pulled_bytes = number(sum, "varve_pull_sent_bytes_total");
   out->committed_blocks = number(sum, "varve_push_committed_total", "ack=\"cached\"") +
                           number(sum, "varve_push_committed_total", "ack=\"durable\"");
@@ -136,10 +136,14 @@ std::vector<control::Tier> NodeIngress::tiers() {
   for (uint32_t b = 0; b < kBudgets; ++b) {
     const auto budget = static_cast<Budget>(b);
     const std::string label = std::string("budget=\"") + budget_name(budget) + "\"";
-    dram.capacity_bytes += number(sum, "varve_tier_limit_bytes", label);
     const uint64_t used = number(sum, "varve_tier_used_bytes", label);
     (budget == Budget::kResident ? dram.used_bytes : dram.reserved_bytes) += used;
+    // What keeps blocks: the rest comes and goes with pushes, pulls and repair.
+    if (budget == Budget::kResident) {
+      dram.capacity_bytes = number(sum, "varve_tier_limit_bytes", label);
+    }
   }
+  dram.blocks = number(sum, "varve_tier_blocks");
   dram.hits = number(sum, "varve_match_hits_total", "tier=\"dram\"");
   dram.pulled_bytes = number(sum, "varve_pull_bytes_total", "tier=\"dram\"");
   control::Tier flash;

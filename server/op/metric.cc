@@ -49,7 +49,8 @@ void register_push(const OpMetrics& m, MetricSet& set) {
   set.add({"varve_push_aborted_total", "", "Attempts aborted or expired."}, &m.push_aborted);
   set.add({"varve_push_invalid_total", "", "Commits whose table did not fit the format."},
           &m.push_invalid);
-  set.add({"varve_push_bytes_total", "", "Bytes of committed blocks."}, &m.push_bytes);
+  set.add({"varve_push_bytes_total", "", "Bytes of committed blocks, without parity."},
+          &m.push_bytes);
   set.add({"varve_push_lost_writes_total", "",
            "Cached blocks dropped because flash did not take them."},
           &m.push_lost_writes);

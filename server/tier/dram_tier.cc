@@ -199,6 +199,7 @@ void DramTier::bind(TierBlock& block, uint32_t slot) {
   }
   slot_to_block_[bucket] = block.pool_index;
   block.slot = slot;
+  blocks_gauge_.add(1);
 }
 
 void DramTier::pin(TierBlock& block) {
@@ -322,6 +323,8 @@ void DramTier::register_metrics(MetricSet& metrics) {
     metrics.add({"varve_tier_refused_total", labels, "Grants and reads that found no room"},
                 &refused_[b]);
   }
+  metrics.add({"varve_tier_blocks", "", "Blocks of which DRAM has something, in use or not"},
+              &blocks_gauge_);
   metrics.add({"varve_tier_evictions_total", "", "Resident blocks dropped from DRAM for room"},
               &evictions_);
   metrics.add({"varve_tier_hits_total", "", "Blocks found in DRAM"}, &hits_);
@@ -521,6 +524,7 @@ void DramTier::map_erase(uint32_t slot) {
     hole = next;
   }
   slot_to_block_[hole] = kNone;
+  blocks_gauge_.add(-1);
 }
 
 }  // namespace varve

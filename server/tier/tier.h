@@ -227,7 +227,7 @@ class DramTier {
   uint64_t used_pages_[kBudgets] = {};
   DomainSums resident_pages_;
   uint64_t evictable_pages_ = 0;
-  Gauge used_gauges_[kBudgets], limit_gauges_[kBudgets];
+  Gauge used_gauges_[kBudgets], limit_gauges_[kBudgets], blocks_gauge_;
   Counter refused_[kBudgets], evictions_, hits_, misses_;
 };
 

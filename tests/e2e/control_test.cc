@@ -42,6 +42,26 @@ TEST_F(ControlOfANode, TellsWhatIsThereAndPurgesIt) {
   EXPECT_EQ(targets, 7u) << "each on a target of its own";
   EXPECT_FALSE(find(BaseId{}).found());
 
+  // Expect: what was pulled and kept stands in DRAM, pushed is what was committed, without parity.
+  EXPECT_EQ(writer.pull(ids, 0).codes, std::vector<Code>(kBlocks, Code::kOk));
+  constexpr uint64_t kPushed = uint64_t{2} * kBlocks * kLayers * kLayerBytes;
+  v1::ListTiersResponse tiers;
+  const auto is_counted = [&] {
+    return tiers.tiers_size() == 2 && tiers.tiers(0).blocks() > 0 &&
+           tiers.tiers(1).blocks() == 2 * kBlocks && status.counts().pushed_bytes() > 0;
+  };
+  for (Nanos waited = 0; !is_counted() && waited < kPatience; waited += 100 * kMillisecond) {
+    pause(100 * kMillisecond);  // the numbers are a second old
+    ASSERT_TRUE(ask(&Stub::ListTiers, v1::ListTiersRequest(), &tiers).ok());
+    ASSERT_TRUE(ask(&Stub::GetStatus, v1::GetStatusRequest(), &status).ok());
+  }
+  ASSERT_EQ(tiers.tiers_size(), 2);
+  EXPECT_GE(tiers.tiers(0).blocks(), kBlocks);
+  EXPECT_GT(tiers.tiers(0).used_bytes(), 0u);
+  EXPECT_LE(tiers.tiers(0).used_bytes(), tiers.tiers(0).capacity_bytes());
+  EXPECT_EQ(tiers.tiers(1).blocks(), 2 * kBlocks);
+  EXPECT_EQ(status.counts().pushed_bytes(), kPushed);
+
   const uint64_t hits_before = status.counts().hits_dram() + status.counts().hits_flash();
   v1::MatchPrefixResponse matched = match({ids[0], ids[1], BaseId{}, others[0]});
   EXPECT_EQ(matched.length(), 2u);
@@ -358,7 +378,8 @@ TEST_F(ControlOfANode, ScrubsAndChangesPolicies) {
   v1::ListTiersResponse tiers;
   ASSERT_TRUE(ask(&Stub::ListTiers, v1::ListTiersRequest(), &tiers).ok());
   ASSERT_EQ(tiers.tiers_size(), 2);
-  EXPECT_GT(tiers.tiers(0).capacity_bytes(), 100u << 20);
+  EXPECT_GT(tiers.tiers(0).capacity_bytes(), 30u << 20) << "of 128 MiB the part that keeps blocks";
+  EXPECT_LT(tiers.tiers(0).capacity_bytes(), 64u << 20);
   EXPECT_GT(tiers.tiers(1).capacity_bytes(), 900u << 20);
   EXPECT_EQ(tiers.tiers(0).admission() + " " + tiers.tiers(0).eviction(), "admit_all lru");
   EXPECT_EQ(tiers.tiers(1).admission() + " " + tiers.tiers(1).eviction(),

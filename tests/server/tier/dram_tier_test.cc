@@ -466,6 +466,24 @@ TEST(DramTier, CountsHitsAndMissesOfFindButNotOfPeek) {
   EXPECT_EQ(metrics.snapshot().number("varve_tier_misses_total"), 1);
 }
 
+TEST(DramTier, CountsTheBlocksThatCanBeFound) {
+  Rig rig(40, {.pull = 20, .resident = 20}, 4);
+  MetricSet metrics;
+  rig.tier.register_metrics(metrics);
+  const auto blocks = [&metrics] { return metrics.snapshot().number("varve_tier_blocks"); };
+  EXPECT_EQ(blocks(), 0);
+  rig.pull(1, 1);
+  rig.pull(2, 1);
+  EXPECT_EQ(blocks(), 2);
+  rig.tier.pin(*rig.tier.peek(1));
+  EXPECT_EQ(blocks(), 2) << "read or not";
+  rig.tier.unpin(*rig.tier.peek(1));
+  rig.tier.forget(*rig.tier.peek(2));
+  EXPECT_EQ(blocks(), 1);
+  rig.tier.forget(*rig.tier.peek(1));
+  EXPECT_EQ(blocks(), 0);
+}
+
 TEST(DramTierDeathTest, RefusesBudgetsThatTogetherExceedTheArena) {
   EXPECT_DEATH(Rig(10, {.push = 5, .pull = 5, .resident = 1}, 1), "page_count");
 }
