@@ -249,14 +249,14 @@ void SessionMetrics::register_pulls(MetricSet& set) {
   set.add({"varve_pull_wants_total", "", "Single extents that pulls asked for."}, &wants);
   const auto lost = [&set](const char* state, const Counter& counter) {
     set.add(
-        {"varve_pull_lost_extents_total", label("state", state),
+        {"varve_session_lost_extents_total", label("state", state),
          "Extents named in LOST: not to be had, late, or of a pull that was stopped meanwhile."},
         &counter);
   };
   lost("lost", lost_extents);
   lost("late", late_extents);
   lost("dropped", lost_dropped);
-  set.add({"varve_pull_lost_frames_total", "", "LOST frames sent."}, &lost_frames);
+  set.add({"varve_session_lost_frames_total", "", "LOST frames sent."}, &lost_frames);
   set.add({"varve_session_pulls_timed_out_total", "", "Pulls ended by their deadline."},
           &pulls_timed_out);
   set.add({"varve_pull_sent_bytes_total", "", "Payload handed to bulk lanes."}, &pulled_bytes);

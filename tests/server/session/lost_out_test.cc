@@ -60,9 +60,9 @@ TEST(LostOut, WhatCannotBeHadIsSaidWithItsRowAndTheRestComes) {
   }
   // Expect: LOST comes before PULLED, so that a client knows then what it has to rebuild.
   EXPECT_EQ(a.client.urgent->got.back().frame().header.type, wire::FrameType::kPulled);
-  EXPECT_EQ(world.metric("varve_pull_lost_extents_total", "state=\"lost\""), 6);
-  EXPECT_EQ(world.metric("varve_pull_lost_extents_total", "state=\"late\""), 6);
-  EXPECT_LE(world.metric("varve_pull_lost_frames_total"), 4);
+  EXPECT_EQ(world.metric("varve_session_lost_extents_total", "state=\"lost\""), 6);
+  EXPECT_EQ(world.metric("varve_session_lost_extents_total", "state=\"late\""), 6);
+  EXPECT_LE(world.metric("varve_session_lost_frames_total"), 4);
 }
 
 // Goal: what comes while a frame is in its lane waits for the next one, and no frame is too large.
@@ -107,7 +107,7 @@ TEST(LostOut, OfACancelledPullNothingIsSaid) {
   EXPECT_EQ(a.client.wait<wire::PulledView>(op).body.code, static_cast<uint8_t>(Code::kCancelled));
   EXPECT_EQ(a.lost(op).size(), 0u);
   EXPECT_EQ(world.homes[0]->notes_returned, 3u);
-  EXPECT_EQ(world.metric("varve_pull_lost_extents_total", "state=\"dropped\""), 3);
+  EXPECT_EQ(world.metric("varve_session_lost_extents_total", "state=\"dropped\""), 3);
 }
 
 // Goal: a client that reads nothing keeps its own notes waiting, and they come back with its end.
