@@ -210,6 +210,8 @@ void add_own(Node& node, const NodeFacts& facts, MetricSnapshot& sum) {
         Kind::kGauge, node.targets[t].witness.missed.empty() ? 0 : 1);
   }
   add_domain_use(node, sum);
+  add(sum, {"varve_sessions_limit", "", "How many there may be (--sessions)."}, Kind::kGauge,
+      node.config.sessions);
   add(sum, {"varve_shards_stalled", "", "Shards that did not answer within a second."},
       Kind::kGauge, facts.shards_stalled);
   for (uint32_t r = 0; r < kDegradedReasons; ++r) {

@@ -142,6 +142,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   MetricSet metrics_;
   mutable std::vector<UsageGauges> usage_;
   std::vector<Suspicion> suspicions_;
+  Gauge index_limit_;
   mutable Gauge index_blocks_, index_thin_, index_away_, index_bases_, index_bytes_, recovering_;
   mutable Gauge domain_id_last_;
 };
@@ -295,6 +296,11 @@ void ShardImpl::register_metrics() {
   tier_.register_metrics(metrics_);
   flash_->register_metrics(metrics_);
   metrics_.add({"varve_index_blocks", "", "Blocks in the index."}, &index_blocks_);
+  index_limit_.set(index_.blocks_max());
+  metrics_.add(
+      {"varve_index_blocks_limit", "",
+       "How many it may have: what is found beyond is not kept, what is pushed is refused."},
+      &index_limit_);
   metrics_.add({"varve_index_thin_blocks", "", "Of these, blocks that lack a fragment on flash."},
                &index_thin_);
   metrics_.add({"varve_index_away_blocks", "",

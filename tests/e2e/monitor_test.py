@@ -76,9 +76,14 @@ class MonitorTest(unittest.TestCase):
     start_daemon = varved_test.VarvedTest.start
 
     def start(self):
-        daemon = self.start_daemon("--http", "127.0.0.1:0")
+        daemon = self.start_daemon("--http", "127.0.0.1:0", "--control", "127.0.0.1:0")
         self.assertTrue(daemon.wait_log("metrics at http://"), daemon.log())
-        return daemon, re.search(r"metrics at http://([0-9.:]+)/metrics", daemon.log()).group(1)
+        address = re.search(r"metrics at http://([0-9.:]+)/metrics", daemon.log()).group(1)
+        for _ in range(100):  # the control plane comes last, and its numbers with the next look
+            if "varve_control_connections" in get(address, "/metrics")[1]:
+                return daemon, address
+            time.sleep(0.1)
+        self.fail("no numbers of the control plane")
 
     def wait_code(self, address, path, code):
         for _ in range(100):
@@ -96,6 +101,8 @@ class MonitorTest(unittest.TestCase):
         self.assertEqual(code, 200)
         self.assertIn("# TYPE varve_match_ids_total counter\n", text)
         self.assertIn('varve_target_ok_shards{target="1"} ', text)
+        self.assertIn("varve_sessions_limit 256\n", text)
+        self.assertIn("varve_index_blocks_limit ", text)
         with open(os.path.join(self.data, "metrics.prom"), encoding="utf-8") as file:
             self.assertEqual(names_of(file.read()), names_of(text))
         self.assertEqual(get(address, "/")[0], 404)
@@ -130,6 +137,28 @@ class MonitorTest(unittest.TestCase):
             self.assertEqual(unknown_of(expression, text), [], expression)
         self.assertEqual(unknown_of('varve_x{a="b"} + varve_degraded{reason="x"}', text),
                          ["varve_x", 'varve_x{a="b"}', 'varve_degraded{reason="x"}'])
+
+    def test_the_dashboard_can_be_narrowed_to_nodes_and_domains(self):
+        with open(DASHBOARD, encoding="utf-8") as file:
+            variables = {each["name"] for each in json.load(file)["templating"]["list"]}
+        self.assertEqual(variables, {"datasource", "instance", "domain"})
+        for expression in asked_of_dashboard():
+            for name, given in re.findall(r"\b(varve_[a-z0-9_]+)(?:{([^}]*)})?", expression):
+                self.assertIn('instance=~"$instance"', given, expression)
+                if name.startswith("varve_domain_"):
+                    self.assertIn('domain=~"$domain"', given, expression)
+
+    def test_what_the_manual_has_an_operator_watch_is_on_the_dashboard(self):
+        asked = " ".join(asked_of_dashboard())
+        for name in ("varve_recovering", "varve_target_missed", "varve_recovered_dropped_total",
+                     "varve_flash_dropped_total", "varve_target_fragments",
+                     "varve_evict_skipped_total", "varve_flash_kills_live",
+                     "varve_target_scrub_pass_done_bytes", "varve_sessions_limit",
+                     "varve_index_blocks_limit",
+                     "varve_session_hellos_refused_total", "varve_session_slow_total",
+                     "varve_reactor_standstills_total", "varve_push_lost_writes_total",
+                     "varve_files_age_seconds", "varve_control_connections"):
+            self.assertIn(name, asked)
 
     def test_alerts_ask_for_numbers_that_there_are(self):
         _, address = self.start()

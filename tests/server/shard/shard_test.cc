@@ -357,6 +357,7 @@ TEST(Shard, ReportsItsIndexAndItsTargets) {
   Node node({});
   EXPECT_TRUE(node.push(1, wire::AckKind::kDurable).ok());
   EXPECT_EQ(node.metric("varve_index_blocks"), 1);
+  EXPECT_EQ(node.metric("varve_index_blocks_limit"), 2048);
   EXPECT_EQ(node.metric("varve_index_thin_blocks"), 0);
   EXPECT_GT(node.metric("varve_target_capacity_bytes", "target=\"0\""), int64_t{32} << 20);
   EXPECT_EQ(node.metric("varve_push_committed_total", "ack=\"durable\""), 1);
