@@ -97,7 +97,7 @@ Noun put_noun() {
                               Need::kRequired},
                              {"--ack", "durable|cached", &Arguments::value,
                               "when it counts as stored: on drives, or in memory [durable]"}}),
-            {"put model.safetensors", "put notes.txt --address kv-7:7440 --client-token-file t"},
+            {"put README.md", "put notes.txt --address kv-7:7440 --client-token-file t"},
             put}}};
 }
 
