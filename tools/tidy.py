@@ -157,7 +157,6 @@ EXCEPTIONS = [
     ("server/main.cc", "has no test", "wiring only; tests/e2e/varved_test.py runs the daemon"),
     ("server/node/node.cc", "has no test", "wiring only; tests/e2e/varved_test.py runs the daemon"),
     ("server/node/drain.cc", "has no test", "a stop of threads; tests/e2e/varved_test.py"),
-    ("server/node/metric.cc", "has no test", "sums of threads; tests/e2e/varved_test.py"),
     ("server/node/call.h", "a lock", "main's thread waits for the shards' threads"),
     ("server/node/call.cc", "a lock", "main's thread waits for the shards' threads"),
     ("server/node/node.h", "a thread", "one per shard, made here and nowhere else"),

@@ -84,6 +84,21 @@ class StaleTest(unittest.TestCase):
         self.start()
         self.assertEqual(self.metric('varve_target_missed{target="1"}', wanted=0), 0)
 
+    def test_what_fails_while_the_node_stops_is_listed_before_the_end(self):
+        daemon = self.start("--drain-ms", "4000")
+        s, kind = daemon.greet()  # waited for, for half of that: nobody looks at targets meanwhile
+        self.assertEqual(kind, 2)
+        daemon.process.send_signal(signal.SIGTERM)
+        self.assertTrue(daemon.wait_log("draining, at most"), daemon.log())
+        target = os.path.join(self.data, "target-1.dat")
+        os.remove(target)
+        self.assertEqual(daemon.process.wait(timeout=60), 0, daemon.log())
+        s.close()
+        self.assertIn(f"target 1 {target} misses what is purged from now on", daemon.log())
+        self.assertNotIn("not written before the end", daemon.log())
+        with open(os.path.join(self.data, "targets.list"), encoding="ascii") as f:
+            self.assertRegex(f.read(), r"(?m)^missed 1 [0-9]+ 0$")
+
     def test_a_replaced_target_that_comes_back_is_refused(self):
         self.assertEqual(self.start().stop(), 0)
         target = os.path.join(self.data, "target-1.dat")
