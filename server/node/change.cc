@@ -193,11 +193,11 @@ control::Answer<control::Target> NodeIngress::target_undrain(const control::Targ
   return tell_draining(name.index, Draining::kOff, until);
 }
 
+// Behind no other change: what that one waits for may be the very disk that is to be given up.
 control::Answer<control::Target> NodeIngress::target_fail(const control::TargetName& name,
                                                           control::Force force, Nanos limit_ns) {
   const Until until = this->until(limit_ns);
-  auto change = begin_change(until);
-  if (!change) return change.refusal();
+  if (auto refusal = refuse_stopping()) return *refusal;
   std::unique_lock<std::mutex> lock(node_.mutex);
   if (auto refusal = refuse_name(name)) return *refusal;
   NodeTarget& target = node_.targets[name.index];
@@ -258,8 +258,7 @@ control::Answer<control::Target> NodeIngress::target_replace(const control::Targ
 control::Answer<control::ScrubBegun> NodeIngress::scrub(const std::vector<uint32_t>& targets,
                                                         Nanos limit_ns) {
   const Until until = this->until(limit_ns);
-  auto change = begin_change(until);
-  if (!change) return change.refusal();
+  if (auto refusal = refuse_stopping()) return *refusal;
   uint32_t bits = targets.empty() ? ~0u : 0;
   {
     const std::lock_guard<std::mutex> lock(node_.mutex);

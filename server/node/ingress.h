@@ -2,8 +2,9 @@
 //
 // Numbers come from what main saw last; what only a core knows or does is a Question to it; the
 // states of targets are changed under Node::mutex (N4), and their list under Node::list_mutex (N5).
-// Calls that change something go one after the other, so a file that stands still holds up one of
-// them, and the others for no longer than their limits.
+// Calls that change a file go one after the other, so one that stands still holds up one of them,
+// and the others for no longer than their limits; what needs no file (a target that is given up, a
+// scrub, a policy) waits for none of them.
 #pragma once
 
 #include <chrono>
@@ -89,7 +90,7 @@ class NodeIngress final : public control::Ingress {
     return std::move(static_cast<AtOnce<T>&>(*answer).what);
   }
   static control::Refusal unanswered(uint32_t shard, Status why);
-  // A change begins: nobody else's runs, and the node does not stop.
+  // A change of a file begins: nobody else's runs, and the node does not stop.
   control::Answer<std::unique_lock<std::timed_mutex>> begin_change(const Until& until);
   std::optional<control::Refusal> refuse_stopping();
   std::optional<control::Refusal> refuse_name(const control::TargetName& name) const;  // N4
@@ -111,7 +112,8 @@ class NodeIngress final : public control::Ingress {
   Node& node_;
   Questions questions_;
   std::timed_mutex change_;
-  // Policies as they are now; under change_, and read under node_.mutex.
+  std::timed_mutex policy_;  // a change of a policy, until each core was told
+  // Policies as they are now; under policy_, and read under node_.mutex.
   struct Values {
     uint32_t repair_mb_per_s = 0, scrub_interval_s = 0, sibling_ms_max = 0;
     std::string log_level;

@@ -92,8 +92,13 @@ control::Answer<control::PolicyChange> NodeIngress::policy_set(const std::string
                                                                const std::string& value,
                                                                Nanos limit_ns) {
   const Until until = this->until(limit_ns);
-  auto change = begin_change(until);
-  if (!change) return change.refusal();
+  if (auto refusal = refuse_stopping()) return *refusal;
+  std::unique_lock<std::timed_mutex> change(policy_, std::defer_lock);
+  if (!change.try_lock_for(std::chrono::nanoseconds(until.left_ns()))) {
+    return Refusal::of(Code::kTimedOut,
+                       "another policy is being set, and a core is late; try again later, and look "
+                       "at varve_shards_stalled");
+  }
   const ServerConfig& config = node_.config;
   Values next = values_;
   uint32_t* number = name == kRepair    ? &next.repair_mb_per_s

@@ -99,6 +99,21 @@ class StillTest(unittest.TestCase):
         self.assertEqual(self.daemon.stop(), 0)
         self.assertIn("metrics.prom: not written before the end", self.daemon.log())
 
+    def test_what_needs_no_file_waits_for_no_change(self):
+        self.stand_still("targets.list")
+        drain = subprocess.Popen(self.kvctl("--timeout", "60", "target", "drain", "0", "--yes"),
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.wait_ages(lambda ages: ages["lists"] >= 3)  # the change has the list
+        for words in (("scrub",), ("policy", "set", "log_level", "debug")):
+            self.asked("--timeout", "15", *words)
+        failed = self.asked("--timeout", "15", "target", "fail", "1", "--yes")
+        self.assertEqual(failed["target"]["state"], "TARGET_STATE_FAILED")
+        self.assertIsNone(drain.poll(), "and this one waits all the same")
+        os.unlink(self.still)
+        text = drain.communicate(timeout=60)
+        self.assertEqual(drain.returncode, 0, text)
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_a_change_that_waits_holds_nobody_else_up(self):
         self.stand_still()
         changes = [subprocess.Popen(self.kvctl("--timeout", "60", *words),
