@@ -180,6 +180,7 @@ struct FormatRow {
 struct Registered {
   Digest fingerprint;
   bool known_before = false;
+  bool kept = false;  // on disk
 };
 
 // ---- blocks

@@ -137,6 +137,7 @@ grpc::Status register_format(const Ask& ask, const v1::RegisterFormatRequest& in
   VARVE_ASK(const Registered registered, ask.ingress.format_register(format, ask.limit_ns));
   out->set_fingerprint(text_of(registered.fingerprint.bytes));
   out->set_known_before(registered.known_before);
+  out->set_kept(registered.kept);
   return grpc::Status::OK;
 }
 

@@ -12,6 +12,7 @@ namespace varve {
 namespace {
 
 constexpr Nanos kWaitMax = 60 * kSecond;  // for another's writing, whatever limit is given
+constexpr uint32_t kFailuresMax = 4;      // of one keep(): a hung or full disk is not asked for all
 
 }  // namespace
 
@@ -59,10 +60,10 @@ FormatBook::Added FormatBook::add(ConstByteSpan canonical) {
   return Added::kNew;
 }
 
-// From *index on; entries stay where they are.
-bool FormatBook::next_unkept(size_t* index, KeptFormat* format) const {
+// From *index on, before `end`; entries stay where they are.
+bool FormatBook::next_unkept(size_t* index, size_t end, KeptFormat* format) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (; *index < entries_.size(); ++*index) {
+  for (; *index < std::min(end, entries_.size()); ++*index) {
     if (entries_[*index].kept) continue;
     *format = entries_[*index].format;
     return true;
@@ -85,22 +86,33 @@ bool FormatBook::keep(const std::string& folder, Nanos now_ns, Nanos limit_ns) {
       said_ = refused_;
     }
   }
+  // From behind the last that could not be written, and round: one that never can be (a folder has
+  // its name) keeps no other from it.
+  const size_t begin = next_;
+  uint32_t failures = 0;
+  write_unkept(folder, now_ns, begin, ~size_t{0}, &failures);
+  write_unkept(folder, now_ns, 0, begin, &failures);
+  return failures == 0;
+}
+
+void FormatBook::write_unkept(const std::string& folder, Nanos now_ns, size_t begin, size_t end,
+                              uint32_t* failures) {
   KeptFormat format;
-  for (size_t i = 0; next_unkept(&i, &format); ++i) {
+  for (size_t i = begin; *failures < kFailuresMax && next_unkept(&i, end, &format); ++i) {
     const Failure failure = save_format(folder, format);
     if (failure.ok()) {
       const std::lock_guard<std::mutex> lock(mutex_);
       entries_[i].kept = true;
       continue;
     }
-    if (unkept_log_.admit(now_ns, &swallowed)) {
-      logf(LogLevel::kWarn, "main",
-           "%s; formats are not known after a restart (%" PRIu64 " more since the last line)",
-           failure.text.c_str(), swallowed);
-    }
-    return false;  // the others would fail alike
+    ++*failures;
+    next_ = i + 1;
+    uint64_t swallowed = 0;
+    if (!unkept_log_.admit(now_ns, &swallowed)) continue;
+    logf(LogLevel::kWarn, "main",
+         "%s; formats are not known after a restart (%" PRIu64 " more since the last line)",
+         failure.text.c_str(), swallowed);
   }
-  return true;
 }
 
 FormatBook::Row FormatBook::row_of(const Entry& entry) {

@@ -25,8 +25,9 @@ class FormatBook {
   enum class Added : uint8_t { kNew, kKnown, kFull };
   // `canonical` is the encoding of a valid format. In memory; keep() is next.
   Added add(ConstByteSpan canonical);
-  // Writes what is not written yet; false: it cannot, and says so at most once a minute. Nothing is
-  // done where another does it for the whole of the limit.
+  // Writes what is not written yet; false: some could not be, which is said at most once a minute,
+  // and no other was kept from it for longer than a call or two. Nothing is done where another does
+  // it for the whole of the limit.
   bool keep(const std::string& folder, Nanos now_ns, Nanos limit_ns);
 
   struct Row {
@@ -47,12 +48,15 @@ class FormatBook {
     bool kept = false;
   };
   static Row row_of(const Entry& entry);
-  bool next_unkept(size_t* index, KeptFormat* format) const;
+  bool next_unkept(size_t* index, size_t end, KeptFormat* format) const;
+  void write_unkept(const std::string& folder, Nanos now_ns, size_t begin, size_t end,
+                    uint32_t* failures);
   std::timed_mutex writing_;  // held while a file is waited for; before the other
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // in the order in which they came, those of the folder first
   uint64_t bytes_ = 0;
   uint64_t refused_ = 0, said_ = 0;  // formats; of these, how many the log knows
+  size_t next_ = 0;                  // under writing_: the next keep() begins there
   LogLimit unkept_log_{60 * kSecond}, full_log_{60 * kSecond};  // under writing_
 };
 

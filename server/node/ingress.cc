@@ -255,11 +255,14 @@ control::Answer<control::Registered> NodeIngress::format_register(const Format& 
                        "To make room, stop the node and remove files of " +
                            node_.config.data_dir + "/formats");
   }
-  node_.book.keep(node_.config.data_dir, node_.clock.now_ns(), until.left_ns());
+  // Half of what is left: the core is to be told, also where a file stands still.
+  node_.book.keep(node_.config.data_dir, node_.clock.now_ns(), until.left_ns() / 2);
   const Digest fingerprint = format.fingerprint();
   auto known = ask(kSessionShard, KnowFormat{node_.sessions.get(), fingerprint}, until);
   if (!known) return known.refusal();
-  return control::Registered{fingerprint, added == FormatBook::Added::kKnown};
+  const std::vector<FormatBook::Row> rows = node_.book.find(fingerprint.bytes);
+  VARVE_ASSERT(rows.size() == 1, rows.size());
+  return control::Registered{fingerprint, added == FormatBook::Added::kKnown, rows.front().kept};
 }
 
 control::FormatRow NodeIngress::row(const FormatBook::Row& from) {

@@ -170,6 +170,7 @@ TEST_F(ControlOfANode, KeepsFormatsOverARestart) {
   v1::RegisterFormatResponse registered;
   ASSERT_TRUE(ask(&Stub::RegisterFormat, other, &registered).ok());
   EXPECT_FALSE(registered.known_before());
+  EXPECT_TRUE(registered.kept());
   other.mutable_format()->mutable_ranks(0)->mutable_layers(0)->set_bytes(64 << 20);
   EXPECT_EQ(ask(&Stub::RegisterFormat, other, &registered).error_code(), grpc::FAILED_PRECONDITION);
   real.daemon().kill_now();

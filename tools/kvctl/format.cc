@@ -155,9 +155,10 @@ Outcome register_format(Call& call) {
   v1::RegisterFormatResponse registered;
   outcome = call.node.ask(request, &registered);
   if (!outcome.ok()) return outcome;
-  return call.show(registered,
-                   hex_text(registered.fingerprint()) +
-                       (registered.known_before() ? " was known before\n" : " is registered\n"));
+  std::string text = hex_text(registered.fingerprint()) +
+                     (registered.known_before() ? " was known before" : " is registered");
+  if (!registered.kept()) text += ", only in memory so far: the log of varved says why";
+  return call.show(registered, text + "\n");
 }
 
 Option fingerprint_word(const char* name, std::string Arguments::*field) {

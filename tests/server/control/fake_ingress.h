@@ -118,7 +118,7 @@ class FakeIngress : public Ingress {
     const std::lock_guard<std::mutex> lock(mutex_);
     asked.push_back("register " + format.lineage);
     if (refusal != Code::kOk) return Refusal{refusal, refusal_kind, "the node says no"};
-    return Registered{format.fingerprint(), false};
+    return Registered{format.fingerprint(), false, true};
   }
   Page<FormatRow> formats(const PageAsk& ask) override {
     page = ask;

@@ -94,6 +94,29 @@ TEST_F(Books, WhatCannotBeWrittenIsKnownAndTriedAgain) {
   EXPECT_TRUE(book.find(format_of(1).fingerprint().bytes)[0].kept);
 }
 
+TEST_F(Books, SomeThatCannotBeWrittenKeepNoOtherFromIt) {
+  FormatBook book;
+  std::vector<std::string> taken;
+  for (uint32_t n = 0; n < 7; ++n) {
+    const Format format = format_of(n);
+    EXPECT_EQ(book.add(format.encode()), FormatBook::Added::kNew);
+    if (n == 6) continue;
+    taken.push_back(folder + "/formats/" + to_hex(format.fingerprint().bytes));
+    std::filesystem::create_directories(taken.back());
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(book.keep(folder, kSecond, 0));
+  EXPECT_FALSE(book.keep(folder, 2 * kSecond, 0));
+  testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(book.find(format_of(6).fingerprint().bytes)[0].kept);
+  EXPECT_FALSE(book.find(format_of(0).fingerprint().bytes)[0].kept);
+  for (const std::string& folder_of_one : taken)
+    std::filesystem::remove(folder_of_one);
+  EXPECT_TRUE(book.keep(folder, 3 * kSecond, 0));
+  for (uint32_t n = 0; n < 7; ++n)
+    EXPECT_TRUE(book.find(format_of(n).fingerprint().bytes)[0].kept) << n;
+}
+
 TEST_F(Books, AreBounded) {
   const std::string nowhere = folder + "/nowhere";  // a thousand files are not the point
   FormatBook book;
