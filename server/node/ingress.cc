@@ -154,8 +154,27 @@ std::string name_of(const Domains& domains, uint32_t id) {
   return domain != nullptr ? domain->name : "(dropped, id " + std::to_string(id) + ")";
 }
 
-// What a purge that was not done says for itself.
-Refusal purge_refusal(Code code) {
+// Where to go from there: each kind needs less room than the one before it.
+const char* no_room_text(control::PurgeKind kind) {
+  switch (kind) {
+    case control::PurgeKind::kBlocks:
+      return "no room is left for records of purges (OPERATIONS, Purge); purge the lineage, or the "
+             "domain, which need none";
+    case control::PurgeKind::kLineage:
+      return "no room is left for generations of lineages, all of them or the share of this "
+             "domain; "
+             "purge the domain, which frees those of its own (OPERATIONS, Purge)";
+    case control::PurgeKind::kDomain:
+      break;
+  }
+  return "the table of generations is full, of lineages that an older version gave a row, or of "
+         "domains that are not in the list of this node: purge the domain that purged most "
+         "lineages, or restore domains.list (OPERATIONS, Purge)";
+}
+
+}  // namespace
+
+Refusal purge_refusal(Code code, control::PurgeKind kind) {
   switch (code) {
     case Code::kOverloaded:
       return Refusal::of(code,
@@ -166,10 +185,7 @@ Refusal purge_refusal(Code code) {
                          "the purge lasts; it goes on, and the log says how it ended; ask again to "
                          "be sure, it is harmless");
     case Code::kNoSpace:
-      return Refusal::of(code,
-                         "no room is left for records of purges, or for generations of lineages; "
-                         "purge the lineage, or the domain, for which there is room always "
-                         "(OPERATIONS, Purge)");
+      return Refusal::of(code, no_room_text(kind));
     case Code::kUnavailable:
       return Refusal::of(code,
                          "no target took it, or the node stops; some of it may be done; ask again "
@@ -179,8 +195,6 @@ Refusal purge_refusal(Code code) {
           code, std::string("the purge ended ") + code_name(code) + "; see the log, and ask again");
   }
 }
-
-}  // namespace
 
 NodeIngress::NodeIngress(Node& node) : node_(node) {
   const ServerConfig& config = node.config;
@@ -363,10 +377,12 @@ control::Answer<control::Purged> NodeIngress::purge_domain(uint32_t domain,
   std::unique_ptr<Question> answer = questions_.ask(
       *node_.threads[kSessionShard]->reactor,
       std::make_unique<PurgeQuestion>(*node_.sessions, domain, wanted), limit_ns, &why);
-  if (answer == nullptr && why.code() == Code::kTimedOut) return purge_refusal(Code::kTimedOut);
+  if (answer == nullptr && why.code() == Code::kTimedOut) {
+    return purge_refusal(Code::kTimedOut, wanted.kind);
+  }
   if (answer == nullptr) return unanswered(kSessionShard, why);
   const wire::Purged& purged = static_cast<PurgeQuestion&>(*answer).purge.answer;
-  if (purged.code != 0) return purge_refusal(static_cast<Code>(purged.code));
+  if (purged.code != 0) return purge_refusal(static_cast<Code>(purged.code), wanted.kind);
   control::Purged out;
   out.generation = purged.generation;
   out.blocks = purged.blocks;

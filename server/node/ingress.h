@@ -123,6 +123,8 @@ class NodeIngress final : public control::Ingress {
 // N5, with a bound.
 control::Answer<std::unique_lock<std::timed_mutex>> lock_list(Node& node, Nanos limit_ns);
 
+// What a purge that was not done says for itself.
+control::Refusal purge_refusal(Code code, control::PurgeKind kind);
 LogLevel log_level_of(const std::string& name);
 
 }  // namespace varve
