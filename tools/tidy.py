@@ -112,7 +112,6 @@ EXCEPTIONS = [
     ("server/node/question.h", "a lock", "gRPC's threads wait for the shards' threads"),
     ("server/node/question.cc", "a lock", "gRPC's threads wait for the shards' threads"),
     ("server/node/domain.cc", "a lock", "main's thread and gRPC's, off the data path"),
-    ("server/node/domain.cc", "has no test", "questions to threads; tests/e2e/domain_test.cc"),
     ("server/node/domain_book.h", "a lock", "main's thread and gRPC's, off the data path"),
     ("server/node/domain_book.cc", "a lock", "main's thread and gRPC's, off the data path"),
     ("server/node/format_book.h", "a lock", "main's thread and gRPC's, off the data path"),

@@ -10,6 +10,8 @@ namespace {
 
 using control::Refusal;
 
+constexpr Nanos kMarkWait = kSecond;  // for a change that writes the list meanwhile
+
 // As of one moment, for all of them.
 struct GenerationsNow {
   Shard* shard;
@@ -45,16 +47,35 @@ Failure mark(Node& node, Nanos limit_ns) {
   list.domain_changes = std::max(list.domain_changes, domains.changes());
   if (list.domain_id_seen <= list.domain_id_last) list.domain_id_seen = 0;
   if (failure.ok()) failure = save_records(node.config.data_dir, list);
+  if (failure.ok()) node.domains.marked(domains.changes());
   return failure;
 }
 
-// Of a change that stays: the next start writes the mark all the same.
+// Of a change that stays: the next look at the lists writes the mark.
 void mark_or_say(Node& node, Nanos limit_ns) {
   const Failure failure = mark(node, limit_ns);
   if (failure.ok()) return;
   logf(LogLevel::kWarn, "control",
-       "%s; the change is in domains.list, and not marked: keep no older copy of that file",
+       "%s; the change is in domains.list, and not marked: put back no older copy of that file "
+       "before the log says that it is",
        failure.text.c_str());
+}
+
+// What a change could not mark itself.
+bool see_unmarked(Node& node) {
+  if (node.domains.is_marked()) return true;
+  const Failure failure = mark(node, kMarkWait);
+  if (failure.ok()) {
+    logf(LogLevel::kInfo, "main", "all changes of domains.list are marked in targets.list");
+    return true;
+  }
+  uint64_t swallowed = 0;
+  if (!node.domains_log.admit(node.clock.now_ns(), &swallowed)) return false;
+  logf(LogLevel::kError, "main",
+       "%s; a change of domains.list cannot be marked: an older copy of it would be taken for the "
+       "last one (%" PRIu64 " more times since the last line)",
+       failure.text.c_str(), swallowed);
+  return false;
 }
 
 // A loopback without a token makes every client of this machine an operator, who may take any other
@@ -66,10 +87,8 @@ std::optional<Refusal> refuse_open(const Node& node) {
       "start with --control-token-file");
 }
 
-}  // namespace
-
 // No checkpoint lists what recovery did not take in, so the next start may not hear of it.
-bool see_domains(Node& node, const Seen& seen) {
+bool see_ids(Node& node, const Seen& seen) {
   VARVE_ASSERT(seen.shards_counted <= node.config.shards, seen.shards_counted);
   if (seen.shards_counted < node.config.shards) return true;
   if (seen.sum.number("varve_recovering", "") > 0) return true;
@@ -93,6 +112,13 @@ bool see_domains(Node& node, const Seen& seen) {
        "start may give that id again (%" PRIu64 " more times since the last line)",
        id, failure.text.c_str(), swallowed);
   return false;
+}
+
+}  // namespace
+
+bool see_domains(Node& node, const Seen& seen) {
+  const bool marked = see_unmarked(node);
+  return see_ids(node, seen) && marked;
 }
 
 control::Answer<uint32_t> NodeIngress::domain_id(const std::string& name) const {

@@ -94,6 +94,7 @@ Failure DomainBook::load(const std::string& folder, std::string_view token, Iden
   table_.id_last_raise(list.domain_id_last);
   table_.changes_raise(list.domain_changes);
   id_seen_ = list.domain_id_seen;
+  changes_marked_ = table_.changes();  // the start writes it
   identity->domain_ids.clear();
   identity->domain_starts.clear();
   for (const Domain& domain : table_.all()) {
@@ -118,6 +119,16 @@ bool DomainBook::is_above(uint32_t id) const {
 void DomainBook::seen(uint32_t id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   id_seen_ = std::max(id_seen_, id);
+}
+
+bool DomainBook::is_marked() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return changes_marked_ >= table_.changes();
+}
+
+void DomainBook::marked(uint32_t changes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  changes_marked_ = std::max(changes_marked_, changes);
 }
 
 Domain* DomainBook::ending(const std::string& name) {

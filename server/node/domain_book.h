@@ -27,6 +27,11 @@ class DomainBook {
   bool is_above(uint32_t id) const;
   void seen(uint32_t id);
 
+  // The list of targets is to say how many changes this one has seen, so that an older one is told
+  // from the last: whether it says so of all of them.
+  bool is_marked() const;
+  void marked(uint32_t changes);
+
   // With the token, which stands nowhere else. Up to `id_seen` no id is given, nor up to what was
   // seen before.
   control::Answer<control::DomainToken> add(const std::string& folder, const std::string& name,
@@ -46,6 +51,7 @@ class DomainBook {
   mutable std::mutex mutex_;
   Domains table_;  // changed under both
   uint32_t id_seen_ = 0;
+  uint32_t changes_marked_ = 0;
   std::vector<Domain> ending_;  // dropped, and not purged yet
 };
 

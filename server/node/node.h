@@ -172,6 +172,7 @@ bool see_drains(Node& node, const Seen& seen);
 bool see_missed(Node& node, const Seen& seen);
 
 // The same of an id of a domain that drives know of and no list has: it is none to be given again.
+// And of changes of the domains that the list of targets does not tell of yet.
 bool see_domains(Node& node, const Seen& seen);
 
 // The target of --fault-stuck-target keeps what it is asked (kOn), or answers it all (kOff).
