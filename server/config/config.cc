@@ -374,17 +374,18 @@ ShardSizes shard_sizes(const ServerConfig& config, uint64_t flash_bytes) {
   ShardSizes sizes;
   sizes.arena_bytes = round_down(config.dram_bytes / config.shards, kPageBytes);
   // A quarter each for pushes and pulls in flight, so that neither starves the other (I11), and
-  // half to stay as cache, less what repair takes where there is something to repair with. Follow
-  // joins with its op.
+  // half to stay as cache, less what repair takes where there is something to repair with, and it
+  // has a rate. Follow joins with its op.
   sizes.push_bytes = round_down(sizes.arena_bytes / 4, kPageBytes);
   sizes.pull_bytes = sizes.push_bytes;
-  sizes.repair_bytes = repair_bytes_of(config.scheme, sizes.push_bytes);
+  const bool repairs = config.repair_mb_per_s > 0;
+  sizes.repair_bytes = repairs ? repair_bytes_of(config.scheme, sizes.push_bytes) : 0;
   sizes.resident_bytes =
       sizes.arena_bytes - sizes.push_bytes - sizes.pull_bytes - sizes.repair_bytes;
   // What is at work has as much room as ever: what differs is the cache and nothing else. Without
   // it nobody lends to a drain, so that is set aside.
   if (config.storage_only) {
-    sizes.repair_bytes = std::max(sizes.repair_bytes, config.scheme.m == 0 ? sizes.push_bytes : 0);
+    if (repairs && config.scheme.m == 0) sizes.repair_bytes = sizes.push_bytes;
     sizes.resident_bytes = 0;
   }
   sizes.dram_blocks_max = static_cast<uint32_t>(

@@ -107,17 +107,20 @@ class NodeIngress final : public control::Ingress {
   Failure keep_draining(uint32_t target, Draining draining);  // N5
   control::Answer<control::Target> tell_draining(uint32_t target, Draining draining,
                                                  const Until& until);
-  control::Answer<bool> tell_policy(const Until& until);
+  // Policies as they are now.
+  struct Values {
+    uint32_t repair_mb_per_s = 0, scrub_interval_s = 0, sibling_ms_max = 0;
+    std::string log_level;
+  };
+  control::Answer<control::PolicyChange> policy_apply(const std::string& name, const Values& next,
+                                                      const Until& until);
+  std::optional<control::Refusal> tell_policy(const Until& until);
 
   Node& node_;
   Questions questions_;
   std::timed_mutex change_;
   std::timed_mutex policy_;  // a change of a policy, until each core was told
-  // Policies as they are now; under policy_, and read under node_.mutex.
-  struct Values {
-    uint32_t repair_mb_per_s = 0, scrub_interval_s = 0, sibling_ms_max = 0;
-    std::string log_level;
-  } values_;
+  Values values_;            // under policy_, and read under node_.mutex
 };
 
 // N5, with a bound.
@@ -125,6 +128,7 @@ control::Answer<std::unique_lock<std::timed_mutex>> lock_list(Node& node, Nanos 
 
 // What a purge that was not done says for itself.
 control::Refusal purge_refusal(Code code, control::PurgeKind kind);
+
 LogLevel log_level_of(const std::string& name);
 
 }  // namespace varve

@@ -17,17 +17,17 @@ constexpr const char* kLog = "log_level";
 
 struct Range {
   uint32_t least, most;
-  bool zero;  // also
+  const char* zero;  // what 0 means; null: it is not taken
   std::string text() const {
     const std::string both = std::to_string(least) + " to " + std::to_string(most);
-    return zero ? "0 (never), or " + both : both;
+    return zero != nullptr ? "0 (" + std::string(zero) + "), or " + both : both;
   }
 };
-constexpr Range kRepairRange = {1, 100000, false};
-constexpr Range kSiblingRange = {1000, 3600000, false};
+constexpr Range kRepairRange = {1, 100000, "paused"};
+constexpr Range kSiblingRange = {1000, 3600000, nullptr};
 
 Range scrub_range(const ServerConfig& config) {
-  return {config.testing ? 1u : 60u, 366 * 24 * 3600, true};
+  return {config.testing ? 1u : 60u, 366 * 24 * 3600, "never"};
 }
 
 control::Answer<uint32_t> number_of(const std::string& name, const std::string& text,
@@ -38,7 +38,8 @@ control::Answer<uint32_t> number_of(const std::string& name, const std::string& 
     good = good && c >= '0' && c <= '9';
     value = value * 10 + static_cast<uint64_t>(c - '0');
   }
-  good = good && ((value >= range.least && value <= range.most) || (range.zero && value == 0));
+  good = good &&
+         ((value >= range.least && value <= range.most) || (range.zero != nullptr && value == 0));
   if (good) return static_cast<uint32_t>(value);
   return Refusal::of(Code::kInvalid, name + " is \"" + text + "\"; it must be " + range.text());
 }
@@ -76,16 +77,25 @@ std::vector<control::Policy> NodeIngress::policies() {
   };
 }
 
-control::Answer<bool> NodeIngress::tell_policy(const Until& until) {
+// Each core is told, whichever of them is late, and no late one uses up the time of the others.
+std::optional<Refusal> NodeIngress::tell_policy(const Until& until) {
   ShardPolicy policy;
   policy.repair_bytes_per_s = uint64_t{values_.repair_mb_per_s} * 1000000 / node_.config.shards;
   policy.sibling_ms_max = values_.sibling_ms_max;
   policy.scrub_interval_ns = Nanos{values_.scrub_interval_s} * kSecond;
-  for (uint32_t s = 0; s < node_.threads.size(); ++s) {
-    auto told = ask(s, SetPolicy{node_.threads[s]->shard.get(), policy}, until);
-    if (!told) return told.refusal();
+  const auto shards = static_cast<uint32_t>(node_.threads.size());
+  std::optional<Refusal> why;
+  std::string late;
+  for (uint32_t s = 0; s < shards; ++s) {
+    const Until share = this->until(until.left_ns() / (shards - s));
+    auto told = ask(s, SetPolicy{node_.threads[s]->shard.get(), policy}, share);
+    if (told) continue;
+    late += (late.empty() ? "" : ", ") + std::to_string(s);
+    if (!why) why = told.refusal();
   }
-  return true;
+  if (!why) return std::nullopt;
+  return Refusal::of(why->code, "it is set, but not known yet to shards " + late + ": " +
+                                    why->text + "; to be sure, set it again");
 }
 
 control::Answer<control::PolicyChange> NodeIngress::policy_set(const std::string& name,
@@ -130,24 +140,30 @@ control::Answer<control::PolicyChange> NodeIngress::policy_set(const std::string
     if (!parsed) return parsed.refusal();
     *number = *parsed;
   }
+  return policy_apply(name, next, until);
+}
+
+// Under policy_.
+control::Answer<control::PolicyChange> NodeIngress::policy_apply(const std::string& name,
+                                                                 const Values& next,
+                                                                 const Until& until) {
   const std::vector<control::Policy> before = policies();
   {
     const std::lock_guard<std::mutex> lock(node_.mutex);
     values_ = next;
   }
-  if (number == nullptr) {
-    log_level_set(log_level_of(value));
-  } else if (auto told = tell_policy(until); !told) {
-    return told.refusal();
-  }
   const std::vector<control::Policy> after = policies();
-  for (size_t i = 0; i < after.size(); ++i) {
-    if (after[i].name != name) continue;
-    logf(LogLevel::kWarn, "control", "policy %s is %s from now on; it was %s", name.c_str(),
-         after[i].value.c_str(), before[i].value.c_str());
-    return control::PolicyChange{after[i], before[i].value};
+  size_t i = 0;
+  while (i < after.size() && after[i].name != name)
+    ++i;
+  VARVE_ASSERT(i < after.size(), i);  // it was found by its name
+  if (name == kLog) log_level_set(log_level_of(next.log_level));
+  logf(LogLevel::kWarn, "control", "policy %s is %s from now on; it was %s", name.c_str(),
+       after[i].value.c_str(), before[i].value.c_str());
+  if (name != kLog) {
+    if (auto late = tell_policy(until)) return *late;
   }
-  return Refusal::of(Code::kInternal, "the policy is not listed; report this");
+  return control::PolicyChange{after[i], before[i].value};
 }
 
 }  // namespace varve

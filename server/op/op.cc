@@ -135,6 +135,10 @@ bool Operations::repairs() const {
   return repair_->able();
 }
 
+void Operations::repair_rate_set(uint64_t bytes_per_s) {
+  repair_->rate_set(bytes_per_s);
+}
+
 void Operations::drain() {
   context_.draining = true;
 }

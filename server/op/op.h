@@ -148,6 +148,8 @@ class Operations {
   // Repair was given ops when this shard was opened: it can move, and rebuild where there is
   // parity.
   bool repairs() const;
+  // 0: it pauses.
+  void repair_rate_set(uint64_t bytes_per_s);
   void drain();              // no new grants from here on
   bool pushes_done() const;  // no live attempt, no write-behind, no block being rebuilt
   bool at_rest() const;      // I6

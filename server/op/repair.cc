@@ -61,6 +61,11 @@ void RepairTable::wake(bool hopeful) {
   context_.reactor.make_ready(*this);
 }
 
+void RepairTable::rate_set(uint64_t bytes_per_s) {
+  context_.options.repair_bytes_per_s = bytes_per_s;
+  wake();
+}
+
 void RepairTable::forget(const BlockId& block) {
   for (const auto& op : ops_.all()) {
     if (op->live() && op->block() == block) op->forget();
@@ -70,6 +75,7 @@ void RepairTable::forget(const BlockId& block) {
 void RepairTable::run() {
   watch();
   if (ops_.capacity() == 0 || context_.draining || context_.flash.recovering()) return;
+  if (context_.options.repair_bytes_per_s == 0) return;  // paused, until rate_set()
   const Nanos now_ns = context_.reactor.now_ns();
   const Nanos until_ns =
       pass_.begun ? paced_until_ns_ : std::max(paced_until_ns_, paused_until_ns_);
@@ -239,7 +245,8 @@ void RepairTable::borrow(uint32_t count) {
   const uint64_t limit = tier.limit_bytes(Budget::kRepair);
   if (context_.options.scheme.m > 0 || wanted <= limit) return;
   if (wanted > tier.limit_bytes(Budget::kPush)) return;
-  // What readers pin of the cache comes back soon; until then there is no room (R3).
+  // What readers keep of the cache, blocks just written too, comes back when their pulls end; until
+  // then there is no room (R3).
   (void)context_.tier.shift_limit(Budget::kResident, Budget::kRepair, pages_of(wanted - limit));
 }
 
@@ -270,8 +277,10 @@ void RepairTable::give_pages(RepairPages& pages) {
 }
 
 void RepairTable::pace(uint64_t bytes) {
+  const uint64_t bytes_per_s = context_.options.repair_bytes_per_s;
+  if (bytes_per_s == 0) return;  // paused meanwhile: what is under way ends, and nothing follows
   const Nanos now_ns = context_.reactor.now_ns();
-  const Nanos cost_ns = bytes * kSecond / context_.options.repair_bytes_per_s;
+  const Nanos cost_ns = bytes * kSecond / bytes_per_s;
   paced_until_ns_ = std::max(paced_until_ns_, now_ns) + cost_ns;
 }
 

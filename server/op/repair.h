@@ -38,6 +38,8 @@ class RepairTable final : public Task {
   // There may be thin blocks, or room for what they lack.
   // Not hopeful: nothing is known to be there that was not at the last pass, and a pause is kept.
   void wake(bool hopeful = true);
+  // 0: it pauses, and what is under way ends. Where it was 0 at the start it has no ops (able()).
+  void rate_set(uint64_t bytes_per_s);
   // This block is gone, leased or not: whoever rebuilds it stops.
   void forget(const BlockId& block);
   void run() override;

@@ -233,9 +233,11 @@ ShardPolicy ShardImpl::policy() const {
 void ShardImpl::policy_set(const ShardPolicy& policy) {
   VARVE_ASSERT(reactor_.on_owner_core());
   OpOptions& ops = context_->options;
-  VARVE_ASSERT((policy.repair_bytes_per_s > 0) == (ops.repair_bytes_per_s > 0));
+  VARVE_ASSERT(policy.repair_bytes_per_s == 0 || options_.repair_bytes_per_s > 0);
   VARVE_ASSERT(policy.sibling_ms_max > 0);
-  ops.repair_bytes_per_s = policy.repair_bytes_per_s;
+  if (ops.repair_bytes_per_s != policy.repair_bytes_per_s) {
+    operations_->repair_rate_set(policy.repair_bytes_per_s);
+  }
   ops.sibling_ns_max = Nanos{policy.sibling_ms_max} * kMillisecond;
   if (options_.flash.scrub_interval_ns == policy.scrub_interval_ns) return;
   options_.flash.scrub_interval_ns = policy.scrub_interval_ns;

@@ -46,7 +46,7 @@ struct ShardOptions {
 
 // What the operator may change while the node runs; of this shard.
 struct ShardPolicy {
-  uint64_t repair_bytes_per_s = 0;  // not 0 where it was not at the start
+  uint64_t repair_bytes_per_s = 0;  // 0 = paused, and nothing else where it was 0 at the start
   uint32_t sibling_ms_max = 60000;
   Nanos scrub_interval_ns = 0;  // 0 = never
 };

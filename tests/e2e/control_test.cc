@@ -369,7 +369,7 @@ TEST_F(ControlOfANode, ScrubsAndChangesPolicies) {
   EXPECT_EQ(set("scrub_interval_s", "3600"), grpc::OK);
   EXPECT_EQ(set("scrub_interval_s", "0"), grpc::OK);
   EXPECT_EQ(set("scrub_interval_s", "1"), grpc::INVALID_ARGUMENT);
-  EXPECT_EQ(set("repair_mb_per_s", "0"), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(set("repair_mb_per_s", "0"), grpc::OK);
   EXPECT_EQ(set("repair_mb_per_s", "300"), grpc::OK);
   EXPECT_EQ(set("repair_mb_per_s", "-1"), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(set("sibling_ms_max", "5000"), grpc::OK);

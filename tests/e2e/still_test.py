@@ -104,7 +104,8 @@ class StillTest(unittest.TestCase):
         drain = subprocess.Popen(self.kvctl("--timeout", "60", "target", "drain", "0", "--yes"),
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.wait_ages(lambda ages: ages["lists"] >= 3)  # the change has the list
-        for words in (("scrub",), ("policy", "set", "log_level", "debug")):
+        for words in (("scrub",), ("policy", "set", "log_level", "debug"),
+                      ("policy", "set", "repair_mb_per_s", "0")):
             self.asked("--timeout", "15", *words)
         failed = self.asked("--timeout", "15", "target", "fail", "1", "--yes")
         self.assertEqual(failed["target"]["state"], "TARGET_STATE_FAILED")

@@ -229,6 +229,24 @@ TEST(Config, WithoutParityNothingIsSetAsideForMoving) {
   EXPECT_GE(sizes.resident_bytes, sizes.push_bytes) << "the largest block can be borrowed";
 }
 
+// Expect: where repair is off the cache has what it would take.
+TEST(Config, WithoutARateNothingIsSetAsideForRepair) {
+  for (const bool storage_only : {false, true}) {
+    for (const Scheme scheme : {Scheme{2, 1}, Scheme{1, 0}}) {
+      ServerConfig config = good();
+      config.scheme = scheme;
+      config.storage_only = storage_only;
+      const ShardSizes with = shard_sizes(config, 4 * kGiB);
+      config.repair_mb_per_s = 0;
+      const ShardSizes without = shard_sizes(config, 4 * kGiB);
+      EXPECT_EQ(without.repair_bytes, 0u);
+      EXPECT_EQ(without.push_bytes, with.push_bytes);
+      if (storage_only) continue;
+      EXPECT_EQ(without.resident_bytes, with.resident_bytes + with.repair_bytes);
+    }
+  }
+}
+
 // Goal: a rate of storage alone differs from the other by the cache, not by the room at work.
 TEST(Config, StorageOnlyKeepsNothingAndLeavesTheRoomOfWhatIsAtWork) {
   ServerConfig config = good();

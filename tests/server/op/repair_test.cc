@@ -124,6 +124,25 @@ TEST(RepairTable, WritesNoFasterThanItMay) {
   EXPECT_EQ(rig.context->metrics.repair_bytes[0].value(), bytes);
 }
 
+// Expect: at a rate of 0 what is under way ends and nothing follows; a rate goes on from there.
+TEST(RepairTable, PausesAndGoesOn) {
+  RepairRig rig({});
+  for (uint32_t n = 0; n < 12; ++n)
+    rig.put(n, 1u << n % 3);
+  rig.wake();
+  ASSERT_TRUE(rig.run_until([&] { return rig.context->repair->live() > 0; }));
+  rig.context->repair->rate_set(0);
+  ASSERT_TRUE(rig.run_until([&] { return rig.context->repair->at_rest(); }));
+  const uint32_t left = rig.index->thin_count();
+  EXPECT_GT(left, 0u);
+  rig.wake();
+  rig.run_for(100 * kSecond);
+  EXPECT_EQ(rig.index->thin_count(), left);
+  rig.context->repair->rate_set(1000 * 1000 * 1000);
+  EXPECT_TRUE(rig.run_until_whole());
+  rig.expect_at_rest();
+}
+
 TEST(RepairTable, IsOffWhereItMayWriteNothing) {
   RepairRig rig({.bytes_per_s = 0});
   rig.put(0, 1);

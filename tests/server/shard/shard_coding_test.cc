@@ -4,6 +4,7 @@
 // what a reader would rebuild is rebuilt here from LOST and wants.
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "tests/server/shard/shard_rig.h"
@@ -143,6 +144,24 @@ TEST(ShardCoding, MakesTheFragmentsOfALostTargetAnewOnASpareOne) {
     EXPECT_TRUE(node.has(n)) << n;
     rebuild_all(node, n);
   }
+}
+
+TEST(ShardCoding, APolicyPausesRepairAndLetsItGoOn) {
+  ShardRig node(coded({2, 1}, 4));
+  for (uint32_t n = 0; n < 12; ++n)
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok()) << n;
+  ShardPolicy policy = node.shards[0]->policy();
+  const uint64_t bytes_per_s = std::exchange(policy.repair_bytes_per_s, 0);
+  node.shards[0]->policy_set(policy);
+  lose_target(node, 2);
+  node.run_for(60 * kSecond);
+  EXPECT_GT(node.metric("varve_index_thin_blocks"), 0);
+  EXPECT_TRUE(node.shards[0]->can_drain()) << "when it goes on";
+  policy.repair_bytes_per_s = bytes_per_s;
+  node.shards[0]->policy_set(policy);
+  EXPECT_TRUE(
+      node.run_until([&] { return node.metric("varve_index_thin_blocks") == 0; }, 120 * kSecond));
+  node.expect_at_rest();
 }
 
 TEST(ShardCoding, MissesWhatMoreThanItsParityTookAndStoresItAgain) {
