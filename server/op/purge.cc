@@ -44,8 +44,10 @@ void PurgeOp::begin(PurgePart& part) {
   } else {
     stage_ = Stage::kWalk;
     // Recovery may still run: it takes nothing of others in.
-    context_.options.domains.ids = part.domains.ids;
-    context_.options.domains.starts = part.domains.starts;
+    flash::DomainIds& domains = context_.options.domains;
+    domains.ids = part.domains.ids;
+    domains.starts = part.domains.starts;
+    domains.last = std::max(domains.last, part.domains.last);
     context_.lineages->purge(part.domain, part.lineage, part.rows);
     context_.pushes->purge(part.domain, part.lineage, [this](const BlockId& block) {
       const std::optional<Located> located = context_.index.find_any(block);

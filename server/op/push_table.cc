@@ -159,8 +159,13 @@ bool PushTable::may_reserve(uint64_t session, uint32_t domain, uint32_t domains,
       own = use;
       continue;
     }
-    pages.other(use.dram_pages);
-    attempts.other(use.attempts);
+    if (context_.options.domains.dropped(use.domain)) {
+      pages.ending(use.dram_pages);
+      attempts.ending(use.attempts);
+    } else {
+      pages.other(use.dram_pages);
+      attempts.other(use.attempts);
+    }
   }
   const bool has_both = pages.share(own.dram_pages + dram_pages) != Share::kNone &&
                         attempts.share(own.attempts + 1) != Share::kNone;

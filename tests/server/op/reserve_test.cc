@@ -151,6 +151,46 @@ TEST(Reserve, LeavesOtherDomainsTheirPartBesideWriteBehind) {
   rig.expect_at_rest();
 }
 
+// Nothing is set aside for one that was dropped, until the last of it is written.
+TEST(Reserve, SetsNothingAsideForADomainThatWasDropped) {
+  RigOptions options;
+  options.layer_bytes = {kPageBytes};
+  options.push_pages = 64;  // 32 blocks
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  rig.domains = 2;
+  rig.domain = 2;
+  for (uint32_t n = 0; n < 4; ++n) {
+    const Rig::Reserved reserved = rig.reserve({n});
+    rig.fill(reserved.loans[0], n);
+    EXPECT_TRUE(rig.commit(reserved.loans[0], wire::AckKind::kCached).ok());
+  }
+  PurgePart drop;
+  bool back = false;
+  drop.what = wire::PurgeKind::kDomain;
+  drop.domain = 2;
+  drop.domains = {.ids = {kDomainDefault}, .last = 2};
+  drop.raise = false;
+  drop.session_reactor = &rig.reactor;
+  drop.owner = &back;
+  drop.on_back = [](Part& part) { *static_cast<bool*>(part.owner) = true; };
+  rig.operations->begin(drop);
+  ASSERT_TRUE(rig.run_until([&] { return back; }));
+  rig.domains = 1;
+  rig.domain = kDomainDefault;
+  std::vector<GrantLoan> granted;
+  for (uint32_t n = 0; n < 40; ++n) {
+    rig.session = 100 + n;
+    const Rig::Reserved reserved = rig.reserve({n});
+    if (reserved.loans[0].outcome == ReserveOutcome::kGranted) granted.push_back(reserved.loans[0]);
+  }
+  EXPECT_EQ(granted.size(), 28u) << "all but what is still being written";
+  for (const GrantLoan& loan : granted)
+    EXPECT_TRUE(rig.abort(loan).ok());
+  rig.flash.let_go();
+  rig.expect_at_rest();
+}
+
 // Readers that keep what was just written, and take no more of it, hold up no push.
 TEST(Reserve, LeavesMemoryToPushesWhileReadersKeepWhatIsWritten) {
   RigOptions options;
