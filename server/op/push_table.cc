@@ -31,7 +31,9 @@ PushTable::PushTable(OpContext& context)
     slot->append.limbo.on_returned = [](void* owner) {
       AppendSlot& self = *static_cast<AppendSlot*>(owner);
       VARVE_ASSERT(self.block != nullptr && self.block->lent > 0);
-      --self.block->lent;
+      TierBlock& block = *self.block;
+      // Its push has ended without this, and readers may keep it.
+      if (--block.lent == 0 && !block.dirty) self.table->context_.tier.settle_written(block);
       self.table->append_returned(self);
     };
   }

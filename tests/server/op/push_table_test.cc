@@ -138,6 +138,41 @@ TEST(PushTable, CommitsThatWaitForATargetThatFailedEnd) {
   rig.expect_at_rest();
 }
 
+// What a device had of a push and gives back later is the cache's from then on, whoever reads it.
+TEST(PushTable, WhatADeviceGivesBackLateHoldsUpNoPush) {
+  RigOptions options;
+  options.op.scheme = {4, 2};
+  options.op.repair_bytes_per_s = 0;
+  options.targets = 6;
+  options.layer_bytes = {1000};
+  Rig rig(options);
+  rig.flash.hold_appends = true;
+  rig.flash.hold_targets = 1u << 3;
+  const Rig::Reserved reserved = rig.reserve({1});
+  ASSERT_EQ(reserved.loans[0].outcome, wire::ReserveOutcome::kGranted);
+  rig.fill(reserved.loans[0], 1);
+  EXPECT_TRUE(rig.commit(reserved.loans[0]).ok());
+  rig.hold_data = true;
+  auto pull = rig.make_pull({1});
+  rig.start(*pull);
+  rig.settle();
+  rig.flash.ok[3] = false;
+  rig.flash.held_by_device = true;
+  rig.operations->catalog().target_failed(3);
+  rig.flash.let_go();
+  ASSERT_TRUE(rig.run_until([&] { return rig.context->pushes->live() == 0; }));
+  EXPECT_GT(rig.tier.used_bytes(Budget::kPush), 0u) << "the device may read it yet";
+  rig.flash.return_limbo();
+  rig.settle();
+  EXPECT_EQ(rig.tier.used_bytes(Budget::kPush), 0u);
+  EXPECT_FALSE(pull->back) << "it holds the block all this time";
+  rig.hold_data = false;
+  rig.answer_data();
+  rig.finish(*pull);
+  rig.expect_bytes(*pull, {1});
+  rig.expect_at_rest();
+}
+
 TEST(PushTable, NamesCommitsThatFlashDoesNotTake) {
   Rig rig;
   rig.flash.hold_appends = true;
