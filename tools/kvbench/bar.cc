@@ -77,6 +77,7 @@ Json BarSetup::json() const {
                                                       {"target_bytes", target_bytes},
                                                       {"dram_bytes", dram_bytes},
                                                       {"pushed_bytes", pushed_bytes},
+                                                      {"client_memory_bytes", client_memory_bytes},
                                                       {"lanes", lanes},
                                                       {"at_once", at_once}};
   for (const auto& [name, value] : numbers) {
@@ -85,6 +86,11 @@ Json BarSetup::json() const {
   for (const Scheme& scheme : schemes)
     json["schemes"].push_back(scheme.text());
   if (!fault.empty()) json["fault"] = fault;
+  if (!seen.io.empty()) json["io"] = seen.io;
+  if (seen.registers) {
+    json["registered_bytes"] = seen.registered_bytes;
+    json["registered_files"] = seen.registered_files;
+  }
   return json;
 }
 
@@ -105,6 +111,7 @@ Json Bar::json() const {
     json["result"] = "refused";
     json["why"] = refused.empty() ? "no rounds" : refused;
   }
+  if (warmup_ns > 0) json["warmup_s"] = static_cast<double>(warmup_ns) / 1e9;
   json["verified_bytes"] = verified_bytes;
   if (!unverified.empty()) json["unverified"] = unverified;
   for (const auto& [key, value] : facts)

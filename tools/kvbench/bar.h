@@ -13,6 +13,7 @@
 #include "common/base/base.h"
 #include "common/model/scheme.h"
 #include "tools/kvbench/declaration.h"
+#include "tools/kvbench/process.h"
 
 namespace varve::kvbench {
 
@@ -37,8 +38,10 @@ struct BarSetup {
   std::vector<Scheme> schemes;  // the first is the one that the bar's name, or its text, means
   uint32_t targets = 0;         // of each daemon; of the first scheme
   uint64_t target_bytes = 0, dram_bytes = 0, pushed_bytes = 0;
-  uint32_t lanes = 0, at_once = 0;  // pulls, pushes or matches under way
-  std::string fault;                // injected on purpose
+  uint32_t lanes = 0, at_once = 0;   // pulls, pushes or matches under way
+  uint64_t client_memory_bytes = 0;  // into which is pulled
+  std::string fault;                 // injected on purpose
+  DaemonSeen seen;                   // once it had started; of two daemons the one that is lesser
   Json json() const;
   bool operator==(const BarSetup&) const = default;
 };
@@ -54,6 +57,7 @@ struct Bar {
   BarSetup setup;
   uint64_t verified_bytes = 0;  // compared with what they must be
   std::string unverified;       // why there are none to compare, where that is so
+  Nanos warmup_ns = 0;          // what was done first and does not count
   std::string measurement;      // bars of one have it in common, and its bytes; empty: its own
   std::string refused;          // why there is no number; empty = there is one
 

@@ -43,7 +43,8 @@ Conditions conditions_of(const BarsRun& run, const Bar& lead) {
   c.lanes = std::max(1u, setup.lanes);
   c.concurrency = std::max(1u, setup.at_once);
   c.pushed_bytes = setup.pushed_bytes;
-  c.client_memory_bytes = setup.pushed_bytes;
+  c.client_memory_bytes = setup.client_memory_bytes;
+  c.seen = setup.seen;
   c.content = kContent;
   c.hardware_path = run.hardware_path;
   c.server_commit = setup.has_daemon ? run.server_commit : "";
@@ -58,6 +59,21 @@ Conditions conditions_of(const BarsRun& run, const Bar& lead) {
   return c;
 }
 
+// Of bars that are one measurement the warm-up is one.
+void declare_times(const BarsRun& run, const Bar& lead, Declaration& out) {
+  std::map<std::string, Nanos> warmups;
+  for (const Bar& bar : run.bars)
+    warmups[bar.measurement.empty() ? bar.name : bar.measurement] = bar.warmup_ns;
+  RunTimes times;
+  for (const auto& [measurement, warmup_ns] : warmups)
+    times.warmup_ns += warmup_ns;
+  times.measured_ns = SystemClock().now_ns() - run.start.began_ns - times.warmup_ns;
+  declare_duration(times, static_cast<uint32_t>(lead.rounds.size()), out);
+  out.omit_part("workload.duration", "the time of measured rounds alone",
+                "duration_s is the rest of the run: starts, pushes and comparing with it");
+  out.omit_part("workload.duration", "repetitions of the other bars", "each has its rounds");
+}
+
 void declare_workload(const BarsRun& run, const Bar& lead, Declaration& out) {
   const uint32_t at_once = std::max(1u, lead.setup.at_once);
   out.declare("workload.source",
@@ -66,8 +82,7 @@ void declare_workload(const BarsRun& run, const Bar& lead, Declaration& out) {
                               (run.quick ? "; quick: smaller sets, fewer rounds" : "")}});
   out.declare("workload.arrival", {{"kind", "fixed_concurrency"}, {"n", at_once}});
   out.declare("workload.concurrent_requests", at_once);
-  declare_duration(run.start, static_cast<uint32_t>(lead.rounds.size()), out);
-  out.omit_part("workload.duration", "repetitions of the other bars", "each has its rounds");
+  declare_times(run, lead, out);
   out.omit("engine.kv_transfer_protocol", "does not apply: no prefill and decode apart");
   out.declare("engine.pd_disaggregated", false);
   if (lead.setup.has_daemon) {

@@ -49,6 +49,7 @@ BarSetup setup_of(const CodedDaemonOptions& options, const WorkingSetShape& shap
   setup.target_bytes = target_bytes_of(options);
   setup.dram_bytes = options.dram_bytes;
   setup.pushed_bytes = options.data_bytes;
+  setup.client_memory_bytes = shape.bytes();
   setup.lanes = lanes;
   setup.at_once = at_once;
   return setup;

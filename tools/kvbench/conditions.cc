@@ -1,14 +1,16 @@
 // One function per part of the schema.
 #include "tools/kvbench/conditions.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
 #include "client/varve.h"
 #include "common/erasure/erasure.h"
 #include "common/fabric/fabric.h"
+#include "common/reactor/io.h"
 #include "tools/kvbench/machine.h"
-#include "tools/kvbench/process.h"
 
 namespace varve::kvbench {
 
@@ -119,7 +121,9 @@ Json of_flash(Json value) {
 // How our own daemon does its I/O.
 void declare_server_io(const Conditions& c, uint32_t request_bytes, Declaration& out) {
   const auto flash = of_flash;
-  const bool uring = io_backend().starts_with("io_uring") || io_backend().starts_with("uring");
+  // What it did not tell is probed here, on the same kernel.
+  const std::string io = c.seen.io.empty() ? io_backend() : c.seen.io;
+  const bool uring = io.starts_with("io_uring");
   out.declare("io[].mechanism", flash(uring ? "io_uring_direct" : "posix_direct"));
   const uint32_t per_target = kTargetInFlightBytes / request_bytes;
   out.declare("io[].queue_depth",
@@ -127,15 +131,19 @@ void declare_server_io(const Conditions& c, uint32_t request_bytes, Declaration&
                      {"total", per_target * std::max(1u, c.targets)},
                      {"limited_by", "bytes in flight: 2 MiB at a target, 20 MiB a pull"}}));
   out.declare("io[].concurrency",
-              flash({{"rings", 1}, {"io_threads", 0}, {"concurrency", c.concurrency}}));
-  if (uring) {
+              flash({{"rings", uring ? 1 : 0},
+                     {"io_threads", uring ? 0u : IoBackendOptions().worker_threads},
+                     {"concurrency", c.concurrency}}));
+  if (!uring) {
+    out.omit("io[].uring", "does not apply: io_uring is refused here, threads do it instead");
+  } else if (!c.seen.registers) {
+    out.omit("io[].uring", "varved did not tell what of it the kernel registered");
+  } else {
     out.declare("io[].uring", flash({{"sqpoll", false},
                                      {"iopoll", false},
-                                     {"fixed_buffers", true},
-                                     {"registered_files", true},
+                                     {"fixed_buffers", c.seen.registered_bytes > 0},
+                                     {"registered_files", c.seen.registered_files > 0},
                                      {"coop_taskrun", true}}));
-  } else {
-    out.omit("io[].uring", "does not apply: io_uring is refused here, threads do it instead");
   }
 }
 
@@ -184,6 +192,28 @@ void declare_io(const Conditions& c, Declaration& out) {
   out.declare("device[].fdp", {{mount.device, "off"}});
 }
 
+void declare_os(const Conditions& c, Declaration& out) {
+  Json sysctl = Json::object();
+  for (const auto& [name, value] : sysctls())
+    sysctl[name] = value;
+  Json os = {
+      {"kernel", kernel()},         {"cpu", cpu_model()},           {"cores", cores()},
+      {"memory", memory_text()},    {"governor", governor()},       {"numa_nodes", numa_nodes()},
+      {"huge_pages", huge_pages()}, {"mitigations", mitigations()}, {"sysctl", sysctl}};
+  std::vector<std::pair<std::string, std::string>> threads = {
+      {"kvbench", cores_of_threads(::getpid())}};
+  const bool seen = !c.seen.cores.empty() && c.seen.cores != "unknown";
+  if (seen) threads.emplace_back("varved", c.seen.cores);
+  const std::string pinning = pinning_text(cores_online(), threads);
+  if (!pinning.empty()) os["pinning"] = pinning;
+  out.declare("os", os);
+  if (pinning.empty()) {
+    out.omit_part("os", "pinning", "the kernel does not tell where threads may run");
+  } else if (c.server == Server::kOwn && !seen) {
+    out.omit_part("os", "pinning of varved's threads", "no varved could be looked at");
+  }
+}
+
 void declare_machine(const Conditions& c, Declaration& out) {
   out.declare("virtualization",
               {{"kind", hypervisor()}, {"gds_restriction", "no GPU takes part: GDS is not used"}});
@@ -192,19 +222,7 @@ void declare_machine(const Conditions& c, Declaration& out) {
     for (const char* field : {"virtualization", "os"})
       out.omit_part(field, "the server's machine", kNotTold);
   }
-  Json sysctl = Json::object();
-  for (const auto& [name, value] : sysctls())
-    sysctl[name] = value;
-  out.declare("os", {{"kernel", kernel()},
-                     {"cpu", cpu_model()},
-                     {"cores", cores()},
-                     {"memory", memory_text()},
-                     {"governor", governor()},
-                     {"numa_nodes", numa_nodes()},
-                     {"pinning", "none"},
-                     {"huge_pages", huge_pages()},
-                     {"mitigations", mitigations()},
-                     {"sysctl", sysctl}});
+  declare_os(c, out);
   out.omit("power", "no meter: nothing here measures the power of the machine");
   out.omit("cost", "no prices are known for this machine");
   out.declare("division", "internal");
@@ -215,6 +233,20 @@ void declare_machine(const Conditions& c, Declaration& out) {
                                 {"coding_loop", gfni ? "GFNI and AVX-512" : "ISA-L"},
                                 {"compiler_flags", cache_value(build_cache(), "CMAKE_CXX_FLAGS")},
                                 {"march", march}});
+}
+
+// Between the server's, or the ceilings', end and its drives.
+void declare_nvmeof(const Conditions& c, Declaration& out) {
+  if (c.server == Server::kOthers) return out.omit("network.nvmeof", kNotTold);
+  const Drive drive = drive_of_folder(c.folder.empty() ? "." : c.folder);
+  if (drive.nvmeof == "unknown") {
+    return out.omit("network.nvmeof", "the kernel does not tell how it reaches this drive");
+  }
+  out.declare("network.nvmeof", drive.nvmeof);
+  if (drive.is_virtual) {
+    out.omit_part("network.nvmeof", "below the virtual drive",
+                  "the guest does not see how the host reaches what it gives");
+  }
 }
 
 void declare_path(const Conditions& c, Declaration& out) {
@@ -244,12 +276,10 @@ void declare_path(const Conditions& c, Declaration& out) {
                                    {"per_flow_rate", nullptr}});
   }
   if (c.server == Server::kOthers) {
-    out.omit("network.nvmeof", kNotTold);
     for (const char* field : {"network.congestion_control", "network.transport_library"})
       out.omit_part(field, "the server's end", kNotTold);
-  } else {
-    out.declare("network.nvmeof", "none");
   }
+  declare_nvmeof(c, out);
   out.declare("network.transport_library", "kernel TCP, " + kernel());
   out.declare("network.emulation", nullptr);
   if (c.server == Server::kNone) {
@@ -439,10 +469,9 @@ std::string build_warning(const std::string& cache) {
   return "this is no release build: it checks more and is slower; not for publication";
 }
 
-void declare_duration(const RunStart& start, uint32_t repetitions, Declaration& out) {
-  const Nanos took_ns = SystemClock().now_ns() - start.began_ns;
-  out.declare("workload.duration", {{"warmup_s", 0},
-                                    {"duration_s", static_cast<double>(took_ns) / 1e9},
+void declare_duration(const RunTimes& times, uint32_t repetitions, Declaration& out) {
+  out.declare("workload.duration", {{"warmup_s", static_cast<double>(times.warmup_ns) / 1e9},
+                                    {"duration_s", static_cast<double>(times.measured_ns) / 1e9},
                                     {"repetitions", repetitions}});
 }
 

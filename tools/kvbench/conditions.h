@@ -13,6 +13,7 @@
 #include "common/model/scheme.h"
 #include "common/time/time.h"
 #include "tools/kvbench/declaration.h"
+#include "tools/kvbench/process.h"
 #include "tools/kvbench/working_set.h"
 
 namespace varve::kvbench {
@@ -56,6 +57,7 @@ struct Conditions {
   Scheme scheme;
   std::vector<std::string> faults;  // injected on purpose
   std::string server_commit;        // kOwn: as varved says; empty: it could not be asked
+  DaemonSeen seen;                  // kOwn: of the daemon that is declared
   uint32_t drive_depth = 0;         // kNone: requests in flight of the ceilings of the drive
   uint32_t layers = 0, layer_bytes = 0, block_tokens = 0;
   uint32_t lanes = 1;
@@ -80,8 +82,11 @@ std::string build_warning(const std::string& cache);
 // persistence, results. Fails when the hardware description cannot be read.
 Status declare_conditions(const Conditions& conditions, Declaration& out);
 
-// workload.duration: of all of the run so far.
-void declare_duration(const RunStart& start, uint32_t repetitions, Declaration& out);
+// What a run did that does not count, before or between what does; how long that took which does.
+struct RunTimes {
+  Nanos warmup_ns = 0, measured_ns = 0;
+};
+void declare_duration(const RunTimes& times, uint32_t repetitions, Declaration& out);
 
 // Omits, with one reason, every field of the schema that `out` neither declares nor omits and whose
 // name begins with one of `prefixes`.

@@ -209,6 +209,7 @@ Status run_lost(const DegradedBarOptions& options, Scheme scheme, DegradedBars& 
   node.daemon.folder = options.folder + "/degraded";
   node.lost = scheme.m;
   VARVE_TRY(Side ours, make_side(options, node, *set));
+  bars.whole.setup.seen = bars.first.setup.seen = ours.node->daemon().seen();
   for (uint32_t round = 0; round < options.rounds; ++round) {
     VARVE_RETURN_IF_ERROR(run_round(
         options, round, healthy, ours, 1, [] {}, [] {}));
@@ -249,6 +250,7 @@ Status run_stuck(const DegradedBarOptions& options, Bar& bar) {
   node.daemon.folder = options.folder + "/stuck";
   VARVE_TRY(Side ours, make_side(options, node, *set));
   const Daemon& daemon = ours.node->daemon();
+  bar.setup.seen = daemon.seen();
   ours.began_ns_max = kStuckMax;
   StuckTime stuck(daemon);
   NodeCounts seen = ours.before;

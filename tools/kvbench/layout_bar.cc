@@ -94,6 +94,7 @@ Result<std::vector<double>> run_scheme(const LayoutBarOptions& options, Scheme s
   node.daemon.folder = options.folder + "/degraded";
   node.lost = scheme.m;
   VARVE_TRY(const auto degraded, CodedNode::make(node, set));
+  if (scheme == bar.setup.schemes[0]) bar.setup.seen = degraded->daemon().seen();
   std::vector<Side> sides(4);
   for (uint32_t i = 0; i < sides.size(); ++i) {
     sides[i].name =

@@ -111,6 +111,36 @@ uint32_t cores() {
   return static_cast<uint32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+std::string cores_online() {
+  return trimmed(read_file("/sys/devices/system/cpu/online"));
+}
+
+std::string cores_of_threads(pid_t pid) {
+  std::set<std::string> all;
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
+  for (const std::string& task : names_in(tasks)) {
+    const std::string status = read_file(tasks + task + "/status");
+    if (!status.empty()) all.insert(first_line_after(status, "Cpus_allowed_list"));
+  }
+  std::string text;
+  for (const std::string& one : all)
+    text += (text.empty() ? "" : " and ") + one;
+  return text.empty() ? "unknown" : text;
+}
+
+std::string pinning_text(const std::string& online,
+                         const std::vector<std::pair<std::string, std::string>>& threads) {
+  std::string free, kept;
+  for (const auto& [name, cores] : threads) {
+    if (online == "unknown" || cores.empty() || cores == "unknown") return "";
+    std::string& text = cores == online ? free : kept;
+    text += (text.empty() ? "" : ", ") + name + (cores == online ? "" : " on " + cores);
+  }
+  const std::string of = " of the cores online (" + online + ")";
+  if (kept.empty()) return "none: all threads of " + free + " may run on all" + of;
+  return kept + of + (free.empty() ? "" : "; " + free + " on all");
+}
+
 std::string memory_text() {
   return first_line_after(read_file("/proc/meminfo"), "MemTotal");
 }
@@ -256,6 +286,13 @@ Mount mount_of_folder(const std::string& folder) {
   return mount_of(read_file("/proc/self/mountinfo"), device_number_of(folder));
 }
 
+std::string nvmeof_of(const std::string& name, const std::string& transport) {
+  if (!name.starts_with("nvme")) return "none";
+  if (transport == "pcie") return "none";
+  const bool fabric = transport == "rdma" || transport == "tcp" || transport == "fc";
+  return fabric ? transport : "unknown";
+}
+
 Drive drive_of_folder(const std::string& folder) {
   Drive drive;
   const std::string at = "/sys/dev/block/" + device_number_of(folder);
@@ -268,10 +305,16 @@ Drive drive_of_folder(const std::string& folder) {
   const std::string lba = read_file(whole + "/queue/logical_block_size");
   drive.lba_bytes = static_cast<uint32_t>(std::strtoul(lba.c_str(), nullptr, 10));
   drive.model = trimmed(read_file(whole + "/device/model"));
+  std::error_code error;
+  const std::string name = std::filesystem::canonical(whole, error).filename();
+  // One that is made of others has no device of its own, and theirs are not looked at.
+  if (!error && ::access((whole + "/device").c_str(), F_OK) == 0) {
+    drive.nvmeof = nvmeof_of(name, trimmed(read_file(whole + "/device/transport")));
+  }
   char driver[256] = {};
   const ssize_t length = ::readlink((whole + "/device/driver").c_str(), driver, sizeof(driver) - 1);
-  const std::string name = length > 0 ? std::string(driver, static_cast<size_t>(length)) : "";
-  drive.is_virtual = name.find("virtio") != std::string::npos || hypervisor() != "bare_metal";
+  const std::string by = length > 0 ? std::string(driver, static_cast<size_t>(length)) : "";
+  drive.is_virtual = by.find("virtio") != std::string::npos || hypervisor() != "bare_metal";
   if (drive.model == "unknown" && drive.is_virtual) drive.model = "a virtual drive (virtio)";
   return drive;
 }

@@ -3,6 +3,8 @@
 // "unknown" where the machine does not say.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -24,6 +26,13 @@ std::string build_cache();  // CMakeCache.txt of the build that this program sta
 std::string kernel();
 std::string cpu_model();
 uint32_t cores();
+std::string cores_online();  // "0-3"
+// The cores on which the threads of a process may run ("0-3"), each list once where they differ.
+std::string cores_of_threads(pid_t pid);
+// What keeps whose threads to some of the cores that are online: names and lists of cores. Empty
+// where one of them is unknown. Pure.
+std::string pinning_text(const std::string& online,
+                         const std::vector<std::pair<std::string, std::string>>& threads);
 std::string memory_text();
 std::string huge_pages();
 double load_average();  // of the last minute
@@ -55,7 +64,12 @@ struct Drive {
   bool is_virtual = false;
   uint64_t capacity_bytes = 0;
   uint32_t lba_bytes = 0;
+  // "none", "rdma", "tcp" or "fc", as this kernel speaks to the drive; "unknown" of what is none
+  // (a file system in memory) or made of several.
+  std::string nvmeof = "unknown";
 };
+// The same of the drive's name and of what /sys says of its transport. Pure.
+std::string nvmeof_of(const std::string& name, const std::string& transport);
 Drive drive_of_folder(const std::string& folder);
 
 }  // namespace varve::kvbench

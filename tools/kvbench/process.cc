@@ -17,6 +17,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "tools/kvbench/machine.h"
+
 namespace varve::kvbench {
 
 namespace {
@@ -136,6 +138,18 @@ Result<std::string> commit_of_program(const std::string& program) {
       "kvbench: varved does not say of which commit it is: build it anew, beside kvbench");
 }
 
+DaemonSeen seen_of_metrics(std::string_view prometheus_text) {
+  DaemonSeen seen;
+  for (const char* io : {"io_uring", "epoll"}) {
+    const std::string label = std::string("kind=\"") + io + "\"";
+    if (metric_sum(prometheus_text, "varve_io_backend", label) > 0) seen.io = io;
+  }
+  seen.registers = prometheus_text.find("\nvarve_io_registered_bytes{") != std::string_view::npos;
+  seen.registered_bytes = metric_sum(prometheus_text, "varve_io_registered_bytes", "");
+  seen.registered_files = metric_sum(prometheus_text, "varve_io_registered_files", "");
+  return seen;
+}
+
 std::string own_path() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -214,6 +228,9 @@ Result<std::unique_ptr<Daemon>> Daemon::start(const std::string& program,
   daemon->output_ = pipe_ends[0];
   daemon->data_folder_ = data_folder;
   VARVE_RETURN_IF_ERROR(daemon->wait_ready());
+  // Its first metrics were written before it said that it is ready, and threads run as they will.
+  daemon->seen_ = seen_of_metrics(read_file(data_folder + "/metrics.prom"));
+  daemon->seen_.cores = cores_of_threads(pid);
   return daemon;
 }
 

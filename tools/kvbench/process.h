@@ -28,6 +28,18 @@ std::string commit_of_version(std::string_view text);
 // The same, asked of the program itself.
 Result<std::string> commit_of_program(const std::string& program);
 
+// How a daemon does its I/O, as its first metrics say, and where its threads may run, as the kernel
+// does.
+struct DaemonSeen {
+  std::string io;          // "io_uring" or "epoll"; empty: nothing was told
+  bool registers = false;  // the two below were told
+  uint64_t registered_bytes = 0, registered_files = 0;
+  std::string cores;  // see cores_of_threads; "unknown" or empty: not to be seen
+  bool operator==(const DaemonSeen&) const = default;
+};
+// All of it but the cores. Pure.
+DaemonSeen seen_of_metrics(std::string_view prometheus_text);
+
 std::string own_path();     // of this program
 std::string varved_path();  // of the daemon that was built beside it
 // `asked`, or bench-data beside the build: made, absolute.
@@ -56,6 +68,7 @@ class Daemon {
 
   const std::string& address() const { return address_; }
   const std::string& ready_line() const { return ready_line_; }
+  const DaemonSeen& seen() const { return seen_; }  // once it was ready
   pid_t pid() const { return pid_; }
   // Its metrics file, after that was written again: older than a second is stale. Takes a second or
   // two. Empty: it is not written any more.
@@ -71,6 +84,7 @@ class Daemon {
   pid_t pid_ = -1;
   int output_ = -1;
   std::string data_folder_, address_, ready_line_;
+  DaemonSeen seen_;
 };
 
 }  // namespace varve::kvbench

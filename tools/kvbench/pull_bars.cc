@@ -122,7 +122,7 @@ BarSetup setup_of(const PullBarOptions& options, const WorkingSetShape& shape,
   setup.targets = options.targets;
   setup.target_bytes = options.target_bytes;
   setup.dram_bytes = dram_bytes;
-  setup.pushed_bytes = shape.bytes();
+  setup.pushed_bytes = setup.client_memory_bytes = shape.bytes();
   setup.lanes = options.lanes;
   setup.at_once = 1;
   return setup;
@@ -144,6 +144,7 @@ Status run_dram(const PullBarOptions& options, DramPullBars& bars) {
   const uint64_t bytes = options.shape.bytes();
   VARVE_TRY(auto daemon, start_daemon(options, dram_bytes_of(options.shape)));
   bar.fact("daemon", daemon->ready_line());
+  bar.setup.seen = daemon->seen();
   set->fill();
   VARVE_TRY(auto puller, Puller::open(puller_options(options, *daemon, 32 * kMiB), *set));
   VARVE_RETURN_IF_ERROR(puller->push());
@@ -155,9 +156,12 @@ Status run_dram(const PullBarOptions& options, DramPullBars& bars) {
     bar.verified_bytes += bytes;
     return took_ns;
   };
+  const SystemClock clock;
+  const Nanos warmup_begin_ns = clock.now_ns();
   VARVE_RETURN_IF_ERROR(raw().has_value() ? Status() : Status::io("bench: raw sender", 0));
   VARVE_TRY(const Puller::Pulled warm, puller->pull());  // autotuning, like the raw one before it
   VARVE_ASSERT(warm.bytes == bytes);
+  bar.warmup_ns = clock.now_ns() - warmup_begin_ns;
   Rounds rounds;
   VARVE_RETURN_IF_ERROR(
       run_rounds(options.rounds, *set, *puller, daemon->pid(), ceiling->pid(), raw, rounds));
@@ -168,6 +172,8 @@ Status run_dram(const PullBarOptions& options, DramPullBars& bars) {
   }
   add_facts(set->shape(), rounds, bar);
   bars.server_cpu.verified_bytes = bars.first_layer.verified_bytes = bar.verified_bytes;
+  bars.server_cpu.warmup_ns = bars.first_layer.warmup_ns = bar.warmup_ns;
+  bars.server_cpu.setup = bars.first_layer.setup = bar.setup;
   for (size_t r = 0; r < rounds.ratios.size(); ++r) {
     bars.server_cpu.rounds.push_back(rounds.pull_cpu[r] / rounds.ceiling_cpu[r]);
     bars.first_layer.rounds.push_back(rounds.first_layer_shares[r] /
@@ -184,6 +190,7 @@ Status run_flash(const PullBarOptions& options, Bar& bar) {
   VARVE_TRY(auto set, WorkingSet::make(options.flash_shape));
   VARVE_TRY(auto daemon, start_daemon(options, options.flash_dram_bytes));
   bar.fact("daemon", daemon->ready_line());
+  bar.setup.seen = daemon->seen();
   set->fill();
   VARVE_TRY(auto puller,
             Puller::open(puller_options(options, *daemon, options.flash_dram_bytes / 8), *set));
@@ -201,6 +208,8 @@ Status run_flash(const PullBarOptions& options, Bar& bar) {
                           std::to_string(drive.run_bytes / kKiB) + " KiB by requests of " +
                           std::to_string(kDriveRequestBytes / kKiB) + " KiB, " +
                           std::to_string(kDriveRequests) + " in flight");
+  const SystemClock clock;
+  const Nanos warmup_begin_ns = clock.now_ns();
   std::vector<double> in_cache_rates;
   for (uint32_t i = 0; i < 3; ++i) {
     VARVE_TRY(const Nanos took_ns, ceiling->round_in_cache(drive.bytes));
@@ -208,6 +217,7 @@ Status run_flash(const PullBarOptions& options, Bar& bar) {
   }
   VARVE_TRY(const Puller::Pulled warm, puller->pull());
   VARVE_ASSERT(warm.bytes == drive.bytes);
+  bar.warmup_ns = clock.now_ns() - warmup_begin_ns;
   const uint64_t reads_before = daemon->metric("varve_flash_read_bytes_total", "");
   Rounds rounds;
   VARVE_RETURN_IF_ERROR(run_rounds(

@@ -151,6 +151,10 @@ void declare_source(const ReplayView& view, Declaration& out) {
                  {"turns", stats_json(plan.session_turns)},
                  {"think_time", open ? "as the times of the trace say"
                                      : "none: the next turn follows the one before"}});
+    if (open && run.rounds.size() > 1) {
+      out.omit_part("workload.session", "of the other rounds",
+                    "each round plays all of these again, with blocks of its own");
+    }
   } else {
     out.omit("workload.session", "the trace does not tell which requests are of one session");
   }
@@ -170,6 +174,7 @@ void declare_workload(const ReplayView& view, const Sums& sums, Declaration& out
   const Nanos took_ns =
       std::accumulate(run.rounds.begin(), run.rounds.end(), Nanos{0},
                       [](Nanos sum, const ReplayRound& round) { return sum + round.took_ns; });
+  // No request is played that does not count; what the raw socket does first is no workload.
   Json duration = {{"warmup_s", 0},
                    {"duration_s", static_cast<double>(took_ns) / 1e9},
                    {"repetitions", run.rounds.size()}};

@@ -132,6 +132,7 @@ void ServerUnderTest::describe(Conditions& out) const {
   out.server = is_own() ? Server::kOwn : Server::kOthers;
   out.mode = options_.mode;
   out.server_commit = commit_;
+  if (daemon_) out.seen = daemon_->seen();
   out.address = address_;
   out.folder = folder_;
   out.dram_bytes = options_.dram_mib * uint64_t{kMiB};

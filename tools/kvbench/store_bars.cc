@@ -19,6 +19,7 @@ struct Stored {
   Nanos took_ns = 0;  // of the push, until the last block is durable
   Nanos daemon_cpu_ns = 0, client_cpu_ns = 0;
   double bytes_ratio = 0;  // device bytes per byte pushed, the drain's included
+  DaemonSeen seen;
 };
 
 CodedDaemonOptions daemon_of(const StoreBarOptions& options, Scheme scheme, uint32_t targets) {
@@ -47,6 +48,7 @@ Result<Stored> store(const StoreBarOptions& options, Scheme scheme, uint32_t tar
   const uint64_t before = counts.device_written_bytes;
   const SystemClock clock;
   Stored stored;
+  stored.seen = daemon->seen();
   const Nanos daemon_before_ns = cpu_ns(daemon->pid());
   const Nanos client_before_ns = own_cpu_ns();
   const Nanos begin_ns = clock.now_ns();
@@ -89,6 +91,7 @@ Status run_flash_bytes(const StoreBarOptions& options, Bar& bar) {
     std::vector<double> written;
     for (uint32_t round = 0; round < options.rounds; ++round) {
       VARVE_TRY(const Stored stored, store(options, scheme, 0, *set));
+      if (scheme == bar.setup.schemes[0]) bar.setup.seen = stored.seen;
       bar.verified_bytes += set->shape().bytes();
       written.push_back(stored.bytes_ratio);
       worst[round] = std::max(worst[round], stored.bytes_ratio / least);
@@ -107,11 +110,13 @@ Status run_flash_bytes(const StoreBarOptions& options, Bar& bar) {
 struct PushSide {
   Scheme scheme;
   std::vector<double> rates, byte_ratios, daemon_cpu, client_cpu;
+  DaemonSeen seen;
 };
 
 Status run_push_side(const StoreBarOptions& options, WorkingSet& set, PushSide& side) {
   VARVE_TRY(const Stored stored, store(options, side.scheme, kPushTargets, set));
   const auto bytes = static_cast<double>(set.shape().bytes());
+  side.seen = stored.seen;
   side.rates.push_back(bytes / static_cast<double>(stored.took_ns));
   side.byte_ratios.push_back(stored.bytes_ratio);
   side.daemon_cpu.push_back(static_cast<double>(stored.daemon_cpu_ns) / bytes);
@@ -122,7 +127,7 @@ Status run_push_side(const StoreBarOptions& options, WorkingSet& set, PushSide& 
 Status run_push(const StoreBarOptions& options, Bar& bar) {
   VARVE_TRY(auto set, WorkingSet::make(options.shape));
   set->fill();
-  PushSide coded{{2, 1}, {}, {}, {}, {}}, plain{{1, 0}, {}, {}, {}, {}};
+  PushSide coded{{2, 1}, {}, {}, {}, {}, {}}, plain{{1, 0}, {}, {}, {}, {}, {}};
   std::vector<double> drive;  // GB/s that it takes of a process that does nothing else
   for (uint32_t round = 0; round < options.rounds; ++round) {
     const bool coded_first = round % 2 == 1;
@@ -135,6 +140,7 @@ Status run_push(const StoreBarOptions& options, Bar& bar) {
               write_to_drive({options.folder + "/raw", kPushTargets}, set->memory()));
     drive.push_back(static_cast<double>(set->shape().bytes()) / static_cast<double>(took_ns));
   }
+  bar.setup.seen = coded.seen;
   bar.fact("set", set_text(options));
   for (const PushSide* side : {&plain, &coded}) {
     bar.fact(side->scheme.text(),

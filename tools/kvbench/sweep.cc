@@ -38,6 +38,7 @@ struct Sweep {
   std::vector<std::unique_ptr<SocketCeiling>> sockets;  // by extent size
   std::vector<Cell> cells;
   uint64_t pushed_bytes = 0, pulled_bytes = 0, verified_bytes = 0, client_memory_bytes = 0;
+  RunTimes times = {};
   uint64_t claimed_bytes = 0;  // of the tier that is measured, by what the matches answered
 };
 
@@ -127,10 +128,13 @@ Status run_cell(const SweepPlan::Shape& shape, const Ceilings& ceilings, Player&
                 Sweep& sweep) {
   const uint32_t blocks = shape.blocks * shape.concurrency;
   const bool cold = cell.kind.state == CellState::kCold;
+  const SystemClock clock;
+  const Nanos begin_ns = clock.now_ns();
   if (!cold) {  // once, so that it was used just before
     CellRepetition warm_up;
     VARVE_RETURN_IF_ERROR(pull_once(shape.first_prompt, shape.concurrency, player, warm_up));
   }
+  const Nanos warm_ns = clock.now_ns();
   for (uint32_t r = 0; r < sweep.options.repetitions; ++r) {
     CellRepetition one;
     const uint32_t first = shape.first_prompt + (cold ? r * shape.concurrency : 0);
@@ -146,6 +150,8 @@ Status run_cell(const SweepPlan::Shape& shape, const Ceilings& ceilings, Player&
     if (there == one.blocks) sweep.claimed_bytes += one.bytes;
     cell.repetitions.push_back(std::move(one));
   }
+  sweep.times.warmup_ns += warm_ns - begin_ns;
+  sweep.times.measured_ns += clock.now_ns() - warm_ns;
   return {};
 }
 
@@ -202,10 +208,13 @@ Status run_tier(uint32_t extent_kib, const SweepPlan& plan, CellTier tier, const
   VARVE_TRY(const Counted before, counted_of(sweep));
   sweep.claimed_bytes = 0;
   // Once for nothing, all of it: sockets start small, and so does whoever was just started.
+  const SystemClock clock;
+  const Nanos begin_ns = clock.now_ns();
   CellRepetition warm_up;
   VARVE_RETURN_IF_ERROR(pull_once(plan.warm_up_prompt, plan.concurrency_max, *player, warm_up));
   VARVE_RETURN_IF_ERROR(
       run_ceilings(ceilings, plan.blocks_max * plan.concurrency_max, tier, warm_up, sweep));
+  sweep.times.warmup_ns += clock.now_ns() - begin_ns;
   for (const CellKind& kind : kinds_of(sweep.options)) {
     if (kind.tier != tier) continue;
     for (const SweepPlan::Shape& shape : plan.shapes) {
@@ -264,7 +273,9 @@ void declare_sweep(const Sweep& sweep, Declaration& out) {
                                       {"write_bytes", sweep.pushed_bytes},
                                       {"order", "layer order over the blocks of a prompt"}});
   out.omit("workload.session", "does not apply: no conversations in a sweep");
-  declare_duration(sweep.start, options.repetitions, out);
+  declare_duration(sweep.times, options.repetitions, out);
+  out.omit_part("workload.duration", "of the pulls alone",
+                "duration_s is of all repetitions, ceilings and comparing with them");
   omit_rest({"workload."}, "does not apply: a sweep has shapes, not tokens of requests", out);
   if (sweep.server->is_own()) {
     out.declare("persistence", {{"tier", "nvme_local"},

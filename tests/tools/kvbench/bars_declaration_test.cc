@@ -24,7 +24,9 @@ Bar bar_of(const char* name, bool has_daemon) {
     bar.setup.targets = 2;
     bar.setup.target_bytes = bar.setup.dram_bytes = kGiB;
     bar.setup.pushed_bytes = 16 * kMiB;
+    bar.setup.client_memory_bytes = 2 * kMiB;
     bar.setup.lanes = bar.setup.at_once = 1;
+    bar.setup.seen = {.io = "io_uring", .registers = true, .registered_bytes = kGiB, .cores = "0"};
   }
   return bar;
 }
@@ -49,6 +51,11 @@ TEST(BarsDeclaration, ARunWithADaemonMeetsTheSchema) {
   EXPECT_EQ(out.problems(), Problems());
   const Json document = out.document();
   EXPECT_EQ(document["declaration"]["tiers[].capacity_bytes"]["nvme_local"], 2 * kGiB);
+  EXPECT_EQ(document["declaration"]["memory.resident_copies"][0]["bytes"], 2 * kMiB);
+  const Json uring = document["declaration"]["io[].uring"]["nvme_local"];
+  EXPECT_EQ(uring["fixed_buffers"], true);
+  EXPECT_EQ(uring["registered_files"], false);
+  EXPECT_EQ(document["results"]["bars"][1]["setup"]["registered_bytes"], kGiB);
   EXPECT_EQ(document["results"]["mode"], "each_bar_its_own");
   EXPECT_EQ(document["results"]["bars"].size(), 2u);
 }
@@ -82,10 +89,15 @@ TEST(BarsDeclaration, BytesOfAMeasurementAreCountedOnceAndABarWithoutSaysWhy) {
   Bar match = bar_of("match", false);
   match.verified_bytes = 0;
   match.unverified = "ids only, no bytes";
+  whole.warmup_ns = first.warmup_ns = 2 * kSecond;
+  match.warmup_ns = kSecond;
   Declaration out;
   ASSERT_TRUE(declare_bars(run_of({whole, first, bar_of("flash_pull", true), match}), out).ok());
   EXPECT_EQ(out.problems(), Problems());
   EXPECT_EQ(out.document()["results"]["verified"]["bytes"], 2000);
+  // Expect: so is the time of what does not count.
+  EXPECT_EQ(out.document()["declaration"]["workload.duration"]["warmup_s"], 3.0);
+  EXPECT_EQ(out.document()["results"]["bars"][0]["warmup_s"], 2.0);
   // Expect: the first layer alone says of its bytes what it would beside the other.
   Declaration alone;
   ASSERT_TRUE(declare_bars(run_of({first}), alone).ok());

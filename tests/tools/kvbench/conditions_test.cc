@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
+
+#include "tools/kvbench/machine.h"
 
 namespace varve::kvbench {
 namespace {
@@ -17,6 +20,13 @@ Conditions conditions_of(Server server) {
   c.start.commit = std::string(40, 'a');
   c.server = server;
   c.server_commit = server == Server::kOwn ? c.start.commit : "";
+  if (server == Server::kOwn) {
+    c.seen = {.io = "io_uring",
+              .registers = true,
+              .registered_bytes = kGiB,
+              .registered_files = 2,
+              .cores = cores_online()};
+  }
   c.verified_bytes = server == Server::kInProcess ? 0 : 1000;
   c.address = "127.0.0.1:7440";
   c.folder = ".";
@@ -42,7 +52,7 @@ std::vector<std::string> problems_of(const Conditions& conditions) {
   declaration.declare("workload.concurrent_requests", 1);
   declaration.declare("workload.tenants", {{"count", 1}, {"cross_tenant_sharing", false}});
   declaration.declare("workload.prefix_reuse_rate", {{"ideal", 1}, {"observed", 1}});
-  declare_duration(conditions.start, 1, declaration);
+  declare_duration({.warmup_ns = kSecond / 2, .measured_ns = 3 * kSecond}, 1, declaration);
   declaration.declare("persistence",
                       {{"tier", "t"}, {"medium", "m"}, {"restart_survival_proved", false}});
   declaration.result("mode", conditions.server == Server::kNone ? "no_store"
@@ -141,6 +151,66 @@ TEST(Conditions, OfARunWithoutAStoreTheCeilingsIoIsDeclaredAndNoDaemons) {
   for (const char* field : {"transfer.staging", "network.pacing", "placement.shard_policy",
                             "hits.counted_as", "interface", "tiers[].name"})
     EXPECT_EQ(keys.count(field), 0u) << field;
+}
+
+Json declared_with(const DaemonSeen& seen, Json* omissions) {
+  Conditions c = conditions_of(Server::kOwn);
+  c.seen = seen;
+  EXPECT_EQ(problems_of(c), std::vector<std::string>());
+  Declaration declaration;
+  EXPECT_TRUE(declare_conditions(c, declaration).ok());
+  *omissions = declaration.document()["omissions"];
+  return declaration.document()["declaration"];
+}
+
+bool omits(const Json& omissions, const std::string& field, const std::string& part) {
+  return std::any_of(omissions.begin(), omissions.end(), [&](const Json& omission) {
+    return omission["field"] == field && omission.value("part", "") == part;
+  });
+}
+
+TEST(Conditions, WhatIoUringRegisteredIsWhatTheDaemonSays) {
+  DaemonSeen seen = conditions_of(Server::kOwn).seen;
+  Json omissions;
+  Json uring = declared_with(seen, &omissions)["io[].uring"]["nvme_local"];
+  EXPECT_EQ(uring["fixed_buffers"], true);
+  EXPECT_EQ(uring["registered_files"], true);
+  // Expect: a memlock that is too small for the arena is declared.
+  seen.registered_bytes = 0;
+  uring = declared_with(seen, &omissions)["io[].uring"]["nvme_local"];
+  EXPECT_EQ(uring["fixed_buffers"], false);
+  EXPECT_EQ(uring["registered_files"], true);
+  // Expect: of a daemon that does not say so nothing is claimed.
+  seen.registers = false;
+  EXPECT_FALSE(declared_with(seen, &omissions).contains("io[].uring"));
+  EXPECT_TRUE(omits(omissions, "io[].uring", ""));
+  // Expect: where threads do its I/O there is no io_uring, whatever this process could have.
+  seen.io = "epoll";
+  const Json declared = declared_with(seen, &omissions);
+  EXPECT_EQ(declared["io[].mechanism"]["nvme_local"], "posix_direct");
+  EXPECT_TRUE(omits(omissions, "io[].uring", ""));
+}
+
+TEST(Conditions, PinningIsWhatTheKernelSaysOfBothEnds) {
+  DaemonSeen seen = conditions_of(Server::kOwn).seen;
+  Json omissions;
+  seen.cores = "7";
+  const std::string pinning = declared_with(seen, &omissions)["os"]["pinning"];
+  EXPECT_EQ(pinning.find("none"), std::string::npos) << pinning;
+  EXPECT_NE(pinning.find("varved on 7"), std::string::npos) << pinning;
+  EXPECT_FALSE(omits(omissions, "os", "pinning of varved's threads"));
+  seen.cores = "unknown";
+  (void)declared_with(seen, &omissions);
+  EXPECT_TRUE(omits(omissions, "os", "pinning of varved's threads"));
+}
+
+TEST(Conditions, HowLongWhatDoesNotCountTookIsApart) {
+  Declaration declaration;
+  declare_duration({.warmup_ns = kSecond / 2, .measured_ns = 3 * kSecond}, 4, declaration);
+  const Json duration = declaration.document()["declaration"]["workload.duration"];
+  EXPECT_EQ(duration["warmup_s"], 0.5);
+  EXPECT_EQ(duration["duration_s"], 3.0);
+  EXPECT_EQ(duration["repetitions"], 4);
 }
 
 TEST(Conditions, ALoadedMachineIsAWarningInTheDocument) {

@@ -89,6 +89,20 @@ TEST(Process, TheTimeOfAllThreadsHereGrowsWithWork) {
   EXPECT_GT(own_cpu_ns(), before_ns);
 }
 
+TEST(Process, WhatADaemonRegisteredIsInItsMetrics) {
+  const std::string text =
+      "# HELP varve_io_backend x\n# TYPE varve_io_backend gauge\n"
+      "varve_io_backend{kind=\"io_uring\"} 2\n"
+      "varve_io_registered_bytes{shard=\"0\"} 4096\nvarve_io_registered_bytes{shard=\"1\"} 0\n"
+      "varve_io_registered_files{shard=\"0\"} 2\nvarve_io_registered_files{shard=\"1\"} 3\n";
+  const DaemonSeen seen = seen_of_metrics(text);
+  EXPECT_EQ(seen, (DaemonSeen{"io_uring", true, 4096, 5, ""}));
+  // Expect: of an older one that does not tell it nothing is claimed.
+  const DaemonSeen older = seen_of_metrics("varve_io_backend{kind=\"epoll\"} 1\n");
+  EXPECT_EQ(older, (DaemonSeen{"epoll", false, 0, 0, ""}));
+  EXPECT_EQ(seen_of_metrics(""), DaemonSeen());
+}
+
 TEST(Process, AProgramThatSaysItsAddressIsReady) {
   const std::string script = ::testing::TempDir() + "/kvbench_daemon.sh";
   FILE* file = fopen(script.c_str(), "w");
@@ -104,6 +118,8 @@ TEST(Process, AProgramThatSaysItsAddressIsReady) {
   daemon = Daemon::start(script, "nowhere", {});
   ASSERT_TRUE(daemon.has_value());
   EXPECT_EQ((*daemon)->address(), "127.0.0.1:4711");
+  EXPECT_EQ((*daemon)->seen().io, "") << "it has no metrics";
+  EXPECT_NE((*daemon)->seen().cores, "");
   const pid_t pid = (*daemon)->pid();
   daemon->reset();
   EXPECT_EQ(kill(pid, 0), -1) << "it was stopped and waited for";
