@@ -17,8 +17,8 @@ import unittest
 
 KVBENCH = ""
 BARS = ("tcp_dram_pull", "server_cpu", "first_layer", "flash_pull", "match", "match_wire",
-        "recovery", "ec_encode_4+2", "ec_fused_4+2", "ec_decode_4+2", "index_bytes_per_fragment",
-        "ec_flash_bytes")
+        "match_wire_tail", "cancel_fenced", "recovery", "ec_encode_4+2", "ec_fused_4+2",
+        "ec_decode_4+2", "index_bytes_per_fragment", "ec_flash_bytes")
 MAY_LACK = re.compile(r"O_DIRECT|memory|no_space")
 
 

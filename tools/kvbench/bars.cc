@@ -10,6 +10,7 @@
 
 #include "tools/kvbench/bar.h"
 #include "tools/kvbench/bars_declaration.h"
+#include "tools/kvbench/cancel_bar.h"
 #include "tools/kvbench/degraded_bars.h"
 #include "tools/kvbench/ec_bars.h"
 #include "tools/kvbench/index_bars.h"
@@ -32,6 +33,8 @@ const std::vector<std::string> kBars = {"tcp_dram_pull",
                                         "flash_pull",
                                         "match",
                                         "match_wire",
+                                        "match_wire_tail",
+                                        "cancel_fenced",
                                         "recovery",
                                         "ec_encode_4+2",
                                         "index_bytes_per_fragment",
@@ -50,6 +53,7 @@ const std::string kCodingGroup = "ec";  // every bar whose name begins with it a
 // Bars that are one measurement, once it was made.
 struct Measured {
   std::optional<DramPullBars> dram_pull;
+  std::optional<MatchBars> match;
   std::map<std::string, std::optional<DegradedBars>> degraded;  // by scheme
 };
 
@@ -94,6 +98,12 @@ PullBarOptions pull_options(const BarsOptions& options, const std::string& folde
   }
   if (options.rounds > 0) pull.rounds = options.rounds;
   return pull;
+}
+
+CancelBarOptions cancel_options(const BarsOptions& options, const std::string& folder) {
+  auto cancel = coded_options<CancelBarOptions>(options, folder, 16);
+  if (options.quick) cancel.cancels = 20;
+  return cancel;
 }
 
 MatchBarOptions match_options(const BarsOptions& options, const std::string& folder) {
@@ -153,7 +163,12 @@ Bar run_bar(const std::string& name, const BarsOptions& options, Measured& measu
           : name == "server_cpu"  ? bars->server_cpu
                                   : bars->first_layer;
   }
-  if (name == "match_wire") bar = match_wire_bar(match_options(options, folder));
+  if (name.starts_with("match_wire")) {
+    auto& bars = measured.match;
+    if (!bars) bars = match_wire_bars(match_options(options, folder));
+    bar = name == "match_wire" ? bars->wire : bars->tail;
+  }
+  if (name == "cancel_fenced") bar = cancel_fenced_bar(cancel_options(options, folder));
   if (name == "flash_pull") bar = flash_pull_bar(pull_options(options, folder));
   if (name == "match") bar = match_bar(index);
   if (name == "index_bytes_per_fragment") bar = index_bytes_bar(index);

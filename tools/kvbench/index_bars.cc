@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kIdsOnly = "no block has bytes here: a table of ids is asked";
 
-constexpr double kMatchTarget = 1e6;  // base ids a second and core
+constexpr double kMatchTarget = 3e6;  // base ids a second and core
 constexpr double kBytesTarget = 96;   // a fragment
 
 std::vector<BaseId> make_ids(uint32_t count) {

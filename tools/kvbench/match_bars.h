@@ -1,4 +1,4 @@
-// Bar: lookups over the wire: a client that matches prefixes of a daemon which has all of them.
+// Bars: lookups over the wire: a client that matches prefixes of a daemon which has all of them.
 #pragma once
 
 #include <string>
@@ -17,8 +17,10 @@ struct MatchBarOptions {
   uint32_t rounds = 9;
 };
 
-// Ids a second, all hits. Beside it, as facts, how long a match takes at half of that rate, counted
-// from when it was due.
-Bar match_wire_bar(const MatchBarOptions& options);
+struct MatchBars {
+  Bar wire;  // ids a second, all hits
+  Bar tail;  // at half of that rate, each match counted from when it was due: p99 over p50
+};
+MatchBars match_wire_bars(const MatchBarOptions& options);
 
 }  // namespace varve::kvbench

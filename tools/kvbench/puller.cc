@@ -97,6 +97,12 @@ Status Puller::check(const Event& end, Range range) const {
   return {};
 }
 
+Status Puller::check_whole(const Event& end, uint32_t first, uint32_t count) const {
+  VARVE_RETURN_IF_ERROR(check(end, {first, count}));
+  const bool whole = end.bytes == count * set_.shape().block_bytes();
+  return whole ? Status() : Status::corrupt("bench: bytes are missing");
+}
+
 Result<OpId> Puller::start_push(Range range) {
   PushRequest request;
   request.format = format_;
@@ -157,9 +163,7 @@ Result<std::vector<Puller::Pulled>> Puller::pass(const PassOptions& options) {
         if (!is_end(event)) return Status();
         pulled[i].took_ns = event.done_ns;
         pulled[i].bytes = event.bytes;
-        VARVE_RETURN_IF_ERROR(check(event, all[i]));
-        const bool whole = event.bytes == all[i].count * set_.shape().block_bytes();
-        return whole ? Status() : Status::corrupt("bench: bytes are missing");
+        return check_whole(event, all[i].first, all[i].count);
       });
   VARVE_RETURN_IF_ERROR(ran);
   return pulled;

@@ -42,6 +42,12 @@ class Puller {
   // Every block once, in many pulls; they are answered in the order in which they began.
   Result<std::vector<Pulled>> pass(const PassOptions& options);
   ClientCounters counters() const { return client_->counters(); }
+  // Of a caller who takes the events himself: a pull of some blocks, and whether it brought all.
+  Result<OpId> start_pull(uint32_t first, uint32_t count) {
+    return client_->pull(pull_request({first, count}));
+  }
+  Status check_whole(const Event& end, uint32_t first, uint32_t count) const;
+  Client& client() { return *client_; }
 
  private:
   struct Range {

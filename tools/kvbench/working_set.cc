@@ -170,10 +170,20 @@ uint32_t WorkingSet::crc_of(uint32_t slot, uint32_t layer) const {
   return crc;
 }
 
-uint32_t WorkingSet::wrong_extents() const {
-  VARVE_ASSERT(crcs_.size() == shape_.extents());
+uint64_t WorkingSet::digest_of_slots(uint32_t first, uint32_t count) const {
+  constexpr uint64_t kOddFactor = 0x9e3779b97f4a7c15;  // so that the order of extents counts
+  uint64_t digest = 0;
+  for (uint32_t slot = first; slot < first + count; ++slot) {
+    for (uint32_t l = 0; l < shape_.layers; ++l)
+      digest = digest * kOddFactor + crc_of(slot, l);
+  }
+  return digest;
+}
+
+uint32_t WorkingSet::wrong_extents_of(uint32_t first, uint32_t count) const {
+  VARVE_ASSERT(crcs_.size() == shape_.extents() && first + count <= shape_.blocks, first, count);
   uint32_t wrong = 0;
-  for (uint32_t b = 0; b < shape_.blocks; ++b) {
+  for (uint32_t b = first; b < first + count; ++b) {
     for (uint32_t l = 0; l < shape_.layers; ++l) {
       if (crc_of(b, l) != crcs_[b * shape_.layers + l]) ++wrong;
     }

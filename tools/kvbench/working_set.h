@@ -58,12 +58,14 @@ class WorkingSet {
   void fill();    // every byte as content() says
   void poison();  // one word of every 4 KiB page changed: what is not written again is wrong
   // Extents whose bytes are not those of fill().
-  uint32_t wrong_extents() const;
+  uint32_t wrong_extents() const { return wrong_extents_of(0, shape_.blocks); }
+  uint32_t wrong_extents_of(uint32_t first, uint32_t count) const;  // of some blocks
 
   // The same of single slots, which may hold any block's bytes.
   void fill_slot(uint32_t slot, uint32_t block);
   void poison_slots(uint32_t first, uint32_t count);
   bool slot_is(uint32_t slot, uint32_t block) const;
+  uint64_t digest_of_slots(uint32_t first, uint32_t count) const;  // of whatever bytes they hold
 
   // The content of an extent, contiguous; `out` has layer_bytes.
   static void content(uint32_t block, uint32_t layer, ByteSpan out);

@@ -13,6 +13,7 @@ TEST(IndexBars, TheMatchBarHasARatePerRound) {
   EXPECT_TRUE(bar.has_value()) << bar.refused;
   EXPECT_EQ(bar.rounds.size(), 3u);
   EXPECT_GT(bar.value(), 0);
+  EXPECT_EQ(bar.target, 3e6) << "of the architecture, in process; over the wire it is 1 M";
 }
 
 TEST(IndexBars, AFragmentCostsLessThanItsTarget) {

@@ -23,6 +23,23 @@ TEST(WorkingSet, OneChangedByteIsOneWrongExtent) {
   EXPECT_EQ((*set)->wrong_extents(), 1u);
 }
 
+TEST(WorkingSet, SomeSlotsHaveADigestOfAllTheirBytes) {
+  auto set = WorkingSet::make(kSmall);
+  ASSERT_TRUE(set.has_value());
+  (*set)->fill();
+  const uint64_t right = (*set)->digest_of_slots(1, 2), other = (*set)->digest_of_slots(0, 1);
+  EXPECT_EQ((*set)->wrong_extents_of(1, 2), 0u);
+  // Expect: what is written over poison is seen, be it what was there before.
+  (*set)->poison_slots(1, 2);
+  const uint64_t poisoned = (*set)->digest_of_slots(1, 2);
+  EXPECT_NE(poisoned, right);
+  EXPECT_EQ((*set)->wrong_extents_of(1, 2), 2 * kSmall.layers);
+  (*set)->fill_slot(2, 2);
+  EXPECT_NE((*set)->digest_of_slots(1, 2), poisoned);
+  EXPECT_EQ((*set)->digest_of_slots(0, 1), other) << "not of these";
+  EXPECT_EQ((*set)->wrong_extents_of(0, 1), 0u);
+}
+
 TEST(WorkingSet, PoisonMakesEveryExtentWrongAndTwiceIsNoCure) {
   auto set = WorkingSet::make(kSmall);
   ASSERT_TRUE(set.has_value());
