@@ -220,7 +220,7 @@ class KvBench(unittest.TestCase):
         for number, arguments in (
                 (signal.SIGINT, ["ceiling", "--rounds", "1001"]),
                 (signal.SIGTERM, ["replay", "--requests", "5000", *SMALL]),
-                (signal.SIGINT, ["sweep", "--repetitions", "100", "--dram-mib", "256"]),
+                (signal.SIGQUIT, ["sweep", "--repetitions", "100", "--dram-mib", "256"]),
                 (signal.SIGTERM, ["bars", "ec_flash_bytes", "--quick", "--rounds", "1001"])):
             with self.subTest(arguments[0]):
                 command = [KVBENCH, *arguments, "--dir", self.folder, "--json", self.json]

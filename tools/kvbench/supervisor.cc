@@ -18,16 +18,20 @@ namespace {
 
 constexpr uint32_t kEndLooks = 2000;  // every 10 ms
 
-// A signal that was ignored from the start (nohup, a job in the background) stays so: sigwait would
-// take it all the same.
+// What stops a process, lets it go on or is ignored: none of these ends it.
+constexpr int kEndsNothing[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
+
+// Every signal that would end this process and can be waited for, and SIGCHLD. One that was ignored
+// from the start (nohup, a job in the background) stays so: sigwait would take it all the same.
 sigset_t watched_signals() {
   sigset_t watched;
-  (void)::sigemptyset(&watched);
-  (void)::sigaddset(&watched, SIGCHLD);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+  (void)::sigfillset(&watched);
+  for (const int number : kEndsNothing)
+    (void)::sigdelset(&watched, number);
+  for (int number = 1; number <= SIGRTMAX; ++number) {
     struct sigaction now = {};
     const bool ignored = ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-    if (!ignored) (void)::sigaddset(&watched, number);
+    if (ignored && number != SIGCHLD) (void)::sigdelset(&watched, number);
   }
   return watched;
 }
@@ -113,7 +117,10 @@ std::optional<int> end_with_run(const std::string& folder, const sigset_t& watch
     std::fprintf(stderr, "kvbench: %s is left: %s\n", folder.c_str(), error.message().c_str());
   }
   if (number == 0) return WEXITSTATUS(status);
-  std::fprintf(stderr, "kvbench: no result: ended by signal %d\n", number);
+  std::fprintf(stderr,
+               "kvbench: no result: ended by signal %d; a --json FILE that was written by then is "
+               "whole\n",
+               number);
   return 128 + number;
 }
 

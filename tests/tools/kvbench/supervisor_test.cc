@@ -70,12 +70,24 @@ int run_for_ever(int output) {
 }
 
 TEST(Supervisor, ASignalFromOutsideEndsAllOfTheRun) {
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number :
+       {SIGINT, SIGTERM, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF,
+        SIGIO, SIGPWR, SIGABRT, SIGSEGV, SIGRTMIN, SIGRTMAX}) {
     Supervised run(run_for_ever);
     run.wait_begun();
     ASSERT_EQ(::kill(run.supervisor, number), 0);
     EXPECT_EQ(run.exit_code(), 128 + number);
   }
+}
+
+// One that ends no process ends no run, nor does one that was ignored from the start.
+TEST(Supervisor, ASignalThatEndsNothingIsNone) {
+  Supervised run(run_for_ever, [](int) { (void)::signal(SIGQUIT, SIG_IGN); });
+  run.wait_begun();
+  for (const int number : {SIGWINCH, SIGCONT, SIGURG, SIGQUIT})
+    ASSERT_EQ(::kill(run.supervisor, number), 0);
+  ASSERT_EQ(::kill(run.supervisor, SIGTERM), 0);
+  EXPECT_EQ(run.exit_code(), 128 + SIGTERM);
 }
 
 TEST(Supervisor, TheCodeOfTheRunIsItsOwn) {
