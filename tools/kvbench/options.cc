@@ -25,8 +25,12 @@ std::string problem_of_output(const std::string& path) {
   if (path.empty()) return "no file is named";
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return path + " is a folder";
-  if (::access(path.c_str(), F_OK) == 0) {
-    return ::access(path.c_str(), W_OK) == 0 ? "" : path + " cannot be written";
+  if (::access(path.c_str(), F_OK) == 0 && ::access(path.c_str(), W_OK) != 0) {
+    return path + " cannot be written";
+  }
+  // A pipe or a device is written as it is, a file is replaced.
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return "";
   }
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;

@@ -161,7 +161,8 @@ Status play_all(const ReplayOptions& options, const ReplayPlan& plan, const Serv
 Status check_there(const ServerUnderTest& server) {
   if (server.open_client("kvbench-end", 1)) return {};
   return Status::unavailable(
-      "kvbench: the server was gone when the run ended (it takes no session any more)");
+      "kvbench: the server takes no session any more at the end of the run: it is gone, full or "
+      "too slow, see the line before");
 }
 
 Status measure(const ReplayOptions& options, const RunStart& start, Declaration& out,

@@ -48,18 +48,9 @@ int report(const Declaration& declaration, const std::vector<std::string>& lines
            const std::string& json_path) {
   const auto text = declaration.text();
   if (!text) return report_failure(text.error());
-  if (!json_path.empty()) {
-    std::ofstream file(json_path);
-    file << *text;
-    file.close();
-    if (!file) {
-      std::fprintf(stderr, "kvbench: no result: %s cannot be written\n", json_path.c_str());
-      std::error_code error;  // a part of a document is none
-      if (std::filesystem::is_regular_file(json_path, error)) {
-        std::filesystem::remove(json_path, error);
-      }
-      return 1;
-    }
+  if (!json_path.empty() && !write_document(*text, json_path)) {
+    std::fprintf(stderr, "kvbench: no result: %s cannot be written\n", json_path.c_str());
+    return 1;
   }
   const Json document = declaration.document();
   for (const std::string& warning : declaration.warnings())
@@ -79,6 +70,26 @@ int report(const Declaration& declaration, const std::vector<std::string>& lines
   std::printf("repeat %s\n", document["reproduction_command"].get<std::string>().c_str());
   return flush_output(json_path.empty() ? "the result is lost"
                                         : "the result is in the file of --json alone");
+}
+
+bool write_document(const std::string& text, const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const bool there = std::filesystem::exists(status);
+  const bool direct = there && !std::filesystem::is_regular_file(status);
+  // A link names the file that is replaced, and is not replaced itself.
+  const bool replaces = there && !direct;
+  const std::string whole = replaces ? std::filesystem::canonical(path, error).string() : path;
+  const std::string made = direct ? path : whole + ".new";
+  std::ofstream file(made);
+  if (!file) return false;
+  file << text;
+  file.close();
+  if (direct) return !file.fail();
+  if (file) std::filesystem::rename(made, whole, error);
+  if (file && !error) return true;
+  std::filesystem::remove(made, error);  // a part of a document is none
+  return false;
 }
 
 int flush_output(const char* consequence) {

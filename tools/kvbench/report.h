@@ -26,6 +26,10 @@ int report_failure(const Status& status);
 int report(const Declaration& declaration, const std::vector<std::string>& lines,
            const std::string& json_path);
 
+// The whole document or none of it: what was there before stays until it is whole. To a pipe or a
+// device it is written as it is.
+bool write_document(const std::string& text, const std::string& path);
+
 // Whether all that was printed is on standard output: 0, or 1 and a line on standard error that
 // names the consequence.
 int flush_output(const char* consequence);

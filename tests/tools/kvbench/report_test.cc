@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace varve::kvbench {
 namespace {
@@ -34,6 +36,35 @@ TEST(Report, AnInvalidDeclarationPrintsNothingAndWritesNothing) {
   EXPECT_EQ(report(Declaration(), {"1000 GB/s"}, path), 1);
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Report, ADocumentIsWholeOrWhatWasThereBefore) {
+  const std::string folder = testing::TempDir() + "/kvbench_report_document";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/result.json", link = folder + "/link.json";
+  EXPECT_TRUE(write_document("first", path));
+  EXPECT_TRUE(write_document("second", path));
+  EXPECT_EQ(text_of(path), "second");
+  // Expect: a link stays one.
+  std::filesystem::create_symlink(path, link);
+  EXPECT_TRUE(write_document("third", link));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(text_of(path), "third");
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+  // Expect: what cannot be made takes nothing away.
+  std::filesystem::create_directories(path + ".new");
+  EXPECT_FALSE(write_document("fourth", path));
+  EXPECT_EQ(text_of(path), "third");
+  EXPECT_FALSE(write_document("fifth", folder + "/no/such/folder.json"));
+  EXPECT_FALSE(write_document(std::string(kMiB, 'x'), "/dev/full"));
+  EXPECT_TRUE(std::filesystem::exists("/dev/full"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Report, AStandardOutputThatTakesNoMoreIsSaidAndFails) {
