@@ -48,6 +48,12 @@ struct Io {
   msghdr message = {};  // backend's
 };
 
+// What a backend registered with the kernel; nothing where it has no such thing, or was refused.
+struct IoRegistered {
+  uint64_t bytes = 0;  // of memory: disk I/O of it needs not pin its pages each time
+  uint32_t files = 0;
+};
+
 // io_uring (production), epoll + thread pool (where io_uring is refused). Owner core only, but
 // wake(). The first thread that starts, submits, reaps or sleeps is the owner; registering may come
 // before, from the thread that builds everything. A descriptor is closed only when no Io of it is
@@ -73,6 +79,7 @@ class IoBackend {
   virtual void sleep(Nanos timeout_ns) = 0;
   virtual void wake() = 0;  // any thread
   virtual uint32_t in_flight() const = 0;
+  virtual IoRegistered registered() const { return {}; }
 };
 
 struct IoBackendOptions {

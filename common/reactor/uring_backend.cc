@@ -152,6 +152,7 @@ class UringBackend final : public IoBackend {
   Result<int32_t> register_buffer(ByteSpan memory) override;
   void register_file(int32_t fd) override;
   void unregister_file(int32_t fd) override;
+  IoRegistered registered() const override;
   void start(Io& io) override;
   void cancel(Io& io) override;
   void submit() override;
@@ -290,6 +291,14 @@ void UringBackend::unregister_file(int32_t fd) {
   // May be refused when the ring belongs to a thread that is gone; then the slot is only not used.
   (void)io_uring_register_files_update(&ring_, static_cast<unsigned>(fd), &value, 1);
   files_[fd] = false;
+}
+
+IoRegistered UringBackend::registered() const {
+  IoRegistered registered;
+  for (const Region& region : regions_)
+    registered.bytes += region.bytes;
+  registered.files = static_cast<uint32_t>(std::count(files_.begin(), files_.end(), true));
+  return registered;
 }
 
 bool UringBackend::is_registered(int32_t fd) const {

@@ -63,6 +63,14 @@ void collect(void* context) {
       {"varve_io_backend", std::string("kind=\"") + thread.io->name() + "\"",
        "Shards on this kind of I/O."},
       Kind::kGauge, 1);
+  const IoRegistered registered = thread.io->registered();
+  add(snapshot,
+      {"varve_io_registered_bytes", label,
+       "Memory that io_uring has registered for disk I/O; 0: the kernel refused, or no io_uring."},
+      Kind::kGauge, registered.bytes);
+  add(snapshot,
+      {"varve_io_registered_files", label, "Targets that io_uring has registered, likewise."},
+      Kind::kGauge, registered.files);
   collect_devices(thread, snapshot);
   if (thread.index == kSessionShard && thread.formats.empty()) {
     thread.node.sessions->take_formats(&thread.formats);

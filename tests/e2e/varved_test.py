@@ -186,6 +186,13 @@ class VarvedTest(unittest.TestCase):
         self.assertIn("varve_sessions 1\n", text)
         self.assertRegex(text, r'varve_io_backend\{kind="\w+"\} 2\n')
         self.assertIn("varve_shards_stalled 0\n", text)
+        # Expect: each core says what io_uring registered for it; nothing where there is none. The
+        # memory may be refused (memlock), the targets are not.
+        for shard in ("0", "1"):
+            label = rf'{{shard="{shard}"}}'
+            self.assertRegex(text, rf"varve_io_registered_bytes{label} \d+\n")
+            files = 2 if 'kind="io_uring"' in text else 0
+            self.assertIn(f'varve_io_registered_files{{shard="{shard}"}} {files}\n', text)
         s.close()
         self.assertEqual(daemon.stop(), 0)
         self.assertIn("drained and stopped", daemon.log())

@@ -363,6 +363,8 @@ TEST(IoBackendProbe, EpollByConfigurationSaysSo) {
   ASSERT_TRUE(choice);
   EXPECT_STREQ(choice->backend->name(), "epoll");
   EXPECT_EQ(choice->reason.code(), Code::kUnsupported);
+  EXPECT_EQ(choice->backend->registered().bytes, 0u);
+  EXPECT_EQ(choice->backend->registered().files, 0u);
 }
 
 }  // namespace

@@ -92,6 +92,19 @@ TEST_F(UringBackendTest, RegisteredBuffersCarryReadsAndWritesAtAnyOffsetWithin) 
   EXPECT_EQ(std::memcmp(memory + 3 * kPageBytes, memory + 9 * kPageBytes, 2 * kPageBytes), 0);
 }
 
+TEST_F(UringBackendTest, WhatIsRegisteredIsTold) {
+  EXPECT_EQ(backend->registered().bytes, 0u);
+  EXPECT_EQ(backend->registered().files, 0u);
+  Result<int32_t> index = backend->register_buffer({memory, kMemoryBytes});
+  ASSERT_TRUE(index);
+  ASSERT_GE(*index, 0);
+  backend->register_file(fd);
+  EXPECT_EQ(backend->registered().bytes, kMemoryBytes);
+  EXPECT_EQ(backend->registered().files, 1u);
+  backend->unregister_file(fd);
+  EXPECT_EQ(backend->registered().files, 0u);
+}
+
 TEST_F(UringBackendTest, ABufferIndexThatWasNotGivenOutAborts) {
   EXPECT_DEATH(perform(IoKind::kRead, memory, kPageBytes, 0, 5), "regions_");
 }
@@ -134,6 +147,7 @@ TEST_F(UringBackendTest, ARefusedRegistrationIsNoErrorAndIoGoesOn) {
     ASSERT_TRUE(index);
     EXPECT_EQ(*index, -1);
   }
+  EXPECT_EQ(backend->registered().bytes, 0u) << "a part that succeeded is not used";
   EXPECT_EQ(perform(IoKind::kWrite, memory, kPageBytes, 0, -1), kPageBytes);
 }
 
