@@ -15,7 +15,7 @@ class FailureTeller final : public Task {
   FailureTeller(Reactor& reactor, FlashUser& user) : reactor_(reactor), user_(user) {}
   void note(uint32_t target) {
     VARVE_ASSERT(target < kTargetsMax, target);
-    VARVE_ASSERT((told_ & 1u << target) == 0, target);  // a target fails once
+    VARVE_ASSERT((told_ & 1u << target) == 0, target);  // a target fails once, as does the next
     failed_ |= 1u << target;
     reactor_.make_ready(*this);
   }
@@ -25,6 +25,13 @@ class FailureTeller final : public Task {
       told_ |= 1u << target;
       user_.on_target_failed(target);
     }
+  }
+  bool owes(uint32_t target) const { return ((failed_ & ~told_) >> target & 1) != 0; }
+  // Another has its place, which may fail as well.
+  void forget(uint32_t target) {
+    VARVE_ASSERT(!owes(target), target);
+    failed_ &= ~(1u << target);
+    told_ &= ~(1u << target);
   }
   const char* name() const override { return "flash.failure"; }
 

@@ -8,129 +8,9 @@
 #include <cstring>
 #include <string>
 
-#include "server/flash/checkpoint.h"
-#include "server/flash/failure_teller.h"
-#include "server/flash/kill_pump.h"
-#include "server/flash/raise.h"
-#include "server/flash/reclaim.h"
-#include "server/flash/recover.h"
-#include "server/flash/scrub.h"
-#include "server/flash/segment_reader.h"
-#include "server/flash/segment_writer.h"
+#include "server/flash/flash_impl.h"
 
 namespace varve::flash {
-
-namespace {
-
-// Everything of one target; the order of the members is the order in which they need each other.
-struct Engine {
-  Engine(Reactor& reactor, Entropy& entropy, FlashUser& user, const FlashOptions& options,
-         TargetInfo info, const TargetGeometry& geometry, std::unique_ptr<BlockDevice> device,
-         const RecoverOp::Work& recover_work, const CheckpointOp::Work& checkpoint_work)
-      : target(reactor, entropy, user, options, std::move(info), geometry, std::move(device)),
-        writer(target),
-        reader(target),
-        reclaim(target, writer),
-        checkpoint(target, checkpoint_work),
-        scrub(target),
-        super(target) {
-    for (auto& op : recover)
-      op = std::make_unique<RecoverOp>(target, writer, recover_work);
-  }
-  Target target;
-  SegmentWriter writer;
-  SegmentReader reader;
-  ReclaimOp reclaim;
-  CheckpointOp checkpoint;
-  ScrubOp scrub;
-  SuperWriter super;
-  KillPump* kills = nullptr;
-  FailureTeller* failures = nullptr;
-  std::unique_ptr<RecoverOp> recover[kRecoverOps];
-  uint32_t recover_next = 0;  // slice
-  uint32_t recover_left = 0;  // logs
-  FlushWaiter last_flush;
-  bool last_flush_sent = false;
-  bool drained = false;
-};
-
-class FlashImpl final : public Flash {
- public:
-  FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& options);
-  ~FlashImpl() override;
-  void add_target(Entropy& entropy, TargetInfo info, const TargetGeometry& geometry,
-                  std::unique_ptr<BlockDevice> device);
-  void opened();  // all targets were added
-
-  void recover() override;
-  bool recovering() const override { return recover_left_ > 0; }
-  bool slice_ready(uint32_t slice) const override;
-  bool target_ok(uint32_t target) const override { return engine(target).target.ok(); }
-  bool target_suspect(uint32_t target) const override {
-    const IoQueue& io = engine(target).target.io;
-    return io.silent(options_.suspect_silent_ns) ||
-           io.keeps_longer(options_.suspect_ns, options_.suspect_write_ns);
-  }
-  uint32_t target_count() const override { return static_cast<uint32_t>(engines_.size()); }
-  uint64_t target_key(uint32_t target) const override;
-  uint32_t boot_generation(uint32_t target) const override {
-    return engine(target).target.info.super.boot_generation;
-  }
-  uint32_t fragment_pages_max() const override { return fragment_pages_max_; }
-  bool reserve(uint32_t target, uint32_t slice, uint32_t pages) override;
-  bool making_room(uint32_t target, uint32_t slice) const override;
-  void unreserve(uint32_t target, uint32_t slice, uint32_t pages) override;
-  void append(Append& append) override;
-  void read(Read& read) override;
-  void release(const Place& place) override;
-  void kill(Kill& kill) override;
-  void raise(Raise& raise) override;
-  Generations generations() const override;
-  void checkpoint_now() override;
-  void drain() override;
-  bool idle() const override;
-  void scrub_now() override;
-  bool scrub_start(uint32_t target) override;
-  void scrub_interval_set(Nanos interval_ns) override;
-  void fail_target(uint32_t target, Status cause) override;
-  Usage usage(uint32_t target) const override;
-  void register_metrics(MetricSet& metrics) override;
-
- private:
-  Engine& engine(uint32_t target) const {
-    VARVE_ASSERT(target < engines_.size(), target);
-    return *engines_[target];
-  }
-  SliceLog& log(uint32_t target, uint32_t slice) const;
-  static SliceLog* next_to_recover(void* owner, Target& target);
-  static void slice_recovered(void* owner, Target& target, SliceLog& log);
-  static SliceLog* next_to_checkpoint(void* owner, Target& target);
-  static void changed(void* owner, SliceLog& log);
-  void drain_step(Engine& engine);
-  void raised(Status status);
-  void say_recovered(const Engine& engine) const;
-  void arm_checkpoint();
-  void on_checkpoint_timer();
-  void on_scrub_timer();
-
-  Reactor& reactor_;
-  FlashUser& user_;
-  FlashOptions options_;
-  FailureTeller failures_;
-  KillPump kills_;
-  Raise* raise_ = nullptr;
-  uint32_t raises_out_ = 0;   // targets that write
-  uint32_t raises_done_ = 0;  // that have
-  std::vector<std::unique_ptr<Engine>> engines_;
-  std::vector<uint32_t> slice_left_;  // targets that have not recovered this slice
-  uint32_t recover_left_ = 0;         // logs
-  uint32_t fragment_pages_max_ = 0;
-  bool draining_ = false;
-  Nanos recover_started_ns_ = 0;
-  Gauge recover_ns_;
-  Timer checkpoint_timer_;
-  Timer scrub_timer_;
-};
 
 FlashImpl::FlashImpl(Reactor& reactor, FlashUser& user, const FlashOptions& options)
     : reactor_(reactor), user_(user), options_(options), failures_(reactor, user), kills_(reactor) {
@@ -149,31 +29,50 @@ FlashImpl::~FlashImpl() {
   reactor_.cancel(scrub_timer_);
 }
 
-void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeometry& geometry,
-                           std::unique_ptr<BlockDevice> device) {
-  const RecoverOp::Work recover_work = {next_to_recover, slice_recovered, this};
-  const CheckpointOp::Work checkpoint_work = {next_to_checkpoint,
-                                              [](void* owner, Target& target) {
-                                                auto& self = *static_cast<FlashImpl*>(owner);
-                                                self.drain_step(self.engine(target.index()));
-                                              },
-                                              this};
+CheckpointOp::Work FlashImpl::checkpoint_work() {
+  return {next_to_checkpoint,
+          [](void* owner, Target& target) {
+            auto& self = *static_cast<FlashImpl*>(owner);
+            self.drain_step(self.engine(target.index()));
+          },
+          this};
+}
+
+FlashOptions FlashImpl::options_of(const TargetInfo& info) const {
   FlashOptions of_target = options_;
   of_target.discard_erased = options_.discard_erased || info.is_block_device;
-  engines_.push_back(std::make_unique<Engine>(reactor_, entropy, user_, of_target, std::move(info),
-                                              geometry, std::move(device), recover_work,
-                                              checkpoint_work));
+  return of_target;
+}
+
+void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeometry& geometry,
+                           std::unique_ptr<BlockDevice> device) {
+  const FlashOptions of_target = options_of(info);
+  engines_.push_back(std::make_unique<Engine>(*this, reactor_, entropy, user_, of_target,
+                                              std::move(info), geometry, std::move(device),
+                                              recover_work(), checkpoint_work()));
   Engine& engine = *engines_.back();
+  kills_.add(engine.target, engine.writer, engine.reclaim);
+  wire(engine);
+  make_logs(engine);
+  slice_left_.resize(geometry.slices);
+  for (const auto& log : engine.target.logs) {
+    if (log == nullptr) continue;
+    ++slice_left_[log->slice()];
+    ++recover_left_;
+  }
+}
+
+void FlashImpl::wire(Engine& engine) {
   Target& target = engine.target;
   target.on_changed = changed;
   target.on_changed_owner = this;
   target.metrics.ok.set(target.ok() ? 1 : 0);
   engine.failures = &failures_;
   engine.kills = &kills_;
-  kills_.add(target, engine.writer, engine.reclaim);
-  engine.super.owner = this;
+  engine.super.owner = &engine;
   engine.super.on_done = [](void* owner, Status status) {
-    static_cast<FlashImpl*>(owner)->raised(status);
+    auto& written = *static_cast<Engine*>(owner);
+    written.flash.super_written(written, status);
   };
   target.io.on_failed_set(
       [](void* owner, Status) {
@@ -187,15 +86,17 @@ void FlashImpl::add_target(Entropy& entropy, TargetInfo info, const TargetGeomet
   engine.last_flush.on_done = [](FlushWaiter& waiter) {
     static_cast<Engine*>(waiter.owner)->drained = true;
   };
-  slice_left_.resize(geometry.slices);
+}
+
+void FlashImpl::make_logs(Engine& engine) {
+  Target& target = engine.target;
+  const TargetGeometry& geometry = target.geometry;
   target.logs.resize(geometry.slices);
   for (uint32_t slice = 0; slice < geometry.slices; ++slice) {
     if (shard_of_slice(slice, geometry.slices, options_.shards) != options_.shard) continue;
     target.logs[slice] =
         std::make_unique<SliceLog>(geometry, target.index(), slice, options_.free_segments_min);
-    ++slice_left_[slice];
     ++engine.recover_left;
-    ++recover_left_;
   }
 }
 
@@ -230,15 +131,20 @@ SliceLog* FlashImpl::next_to_recover(void* owner, Target& target) {
 
 void FlashImpl::slice_recovered(void* owner, Target& target, SliceLog& log) {
   auto& self = *static_cast<FlashImpl*>(owner);
+  Engine& engine = self.engine(target.index());
+  VARVE_ASSERT(engine.recover_left > 0);
+  --engine.recover_left;
+  if (engine.newcomer) {  // all else is served meanwhile
+    self.settle_in(engine);
+    return target.changed(log);
+  }
   VARVE_ASSERT(self.recover_left_ > 0 && self.slice_left_[log.slice()] > 0);
   --self.recover_left_;
   if (self.recover_left_ == 0) {
     self.recover_ns_.set(static_cast<int64_t>(self.reactor_.now_ns() - self.recover_started_ns_));
   }
   --self.slice_left_[log.slice()];
-  Engine& engine = self.engine(target.index());
-  VARVE_ASSERT(engine.recover_left > 0);
-  if (--engine.recover_left == 0) self.say_recovered(engine);
+  if (engine.recover_left == 0) self.say_recovered(engine);
   target.changed(log);
 }
 
@@ -290,7 +196,7 @@ bool FlashImpl::reserve(uint32_t target, uint32_t slice, uint32_t pages) {
   VARVE_ASSERT(reactor_.on_owner_core());
   Engine& of = engine(target);
   SliceLog& log = this->log(target, slice);
-  if (draining_ || !of.target.ok() || !log.ready) return false;
+  if (draining_ || !target_ok(target) || !log.ready) return false;
   if (pages > of.target.geometry.fragment_pages_max()) return false;
   const bool granted = log.reserve(pages);
   if (!granted) {
@@ -343,16 +249,19 @@ void FlashImpl::raise(Raise& raise) {
   VARVE_ASSERT(raise_ == nullptr && raise.on_done != nullptr);
   VARVE_ASSERT(raise.rows.size() <= kGenerationsMax, raise.rows.size());
   raise_ = &raise;
+  raises_ = true;
   raises_done_ = 0;
   raises_out_ = static_cast<uint32_t>(engines_.size());
-  for (const auto& engine : engines_)
-    engine->super.write(raise.rows);
+  for (const auto& engine : engines_) {
+    engine->raise_waits = engine->super_early;
+    if (!engine->super_early) engine->super.write(raise.rows);
+  }
 }
 
 // One that is away, or failed since, knows only what was raised before.
 Generations FlashImpl::generations() const {
   for (const auto& engine : engines_) {
-    if (engine->target.ok()) return engine->target.generations;
+    if (engine->target.ok() && !engine->newcomer) return engine->target.generations;
   }
   return engines_.front()->target.generations;
 }
@@ -538,8 +447,6 @@ void FlashImpl::register_metrics(MetricSet& metrics) {
     metrics.add({"varve_flash_flush_seconds", labels, "flush"}, &flusher.flush_seconds);
   }
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Flash>> Flash::open(Reactor& reactor, const Clock&, Entropy& entropy,
                                            std::vector<TargetInfo> targets,

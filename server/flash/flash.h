@@ -104,6 +104,9 @@ struct TargetOptions {
   uint32_t boot_generation = 0;  // of this start, from common_start(); 0 = one more than it had
   Generations generations = {};  // from common_start(): what it missed while it was away
   DomainIds domains = {};        // those of common_start(): of others it keeps no generations
+  // Of one that is formatted; zero: at random. Who writes it down before it is formatted knows it
+  // again after a crash.
+  std::byte uuid[16] = {};
   bool anew = false;  // one of this node is formatted like a blank one: what it held is given up
   bool holes_stay = false;  // for a benchmark, whose file is larger than any drive here
 };
@@ -160,9 +163,12 @@ struct WitnessNow {
 };
 // One that does not work misses what others take, from this start on; where none works no purge is
 // answered. One that is back takes what is purged from now on, and has missed nothing when recovery
-// has ended beside others that know of it all.
+// has ended beside others that know of it all. One that had the place of another during this start
+// (`from` is a later one) missed it, until a later start has recovered with it.
 void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool recovering);
 
+// The largest fragment of a blank target of this capacity.
+Result<uint32_t> fragment_pages_max(uint64_t capacity_bytes, const Geometry& geometry);
 // Refuses by name what prepare_target() would refuse; writes nothing (a file may be created).
 Result<TargetLook> look_target(const TargetOptions& options, const std::byte (&node_uuid)[16]);
 Result<TargetLook> look_platter(MemoryPlatter& platter, const TargetOptions& options,
@@ -245,6 +251,9 @@ class FlashUser {
   virtual void on_killed(uint32_t /*domain*/, const BaseId& /*base*/, const Attempt& /*limit*/) {}
   // Recovery will tell of this id soon: time to ask memory for its place. Changes nothing.
   virtual void on_recovery_ahead(uint32_t /*domain*/, const BaseId& /*base*/) {}
+  // Another drive has the place of one that failed, works, and holds nothing: it may be given
+  // fragments. Told in a turn of recovery's; must not call back into Flash. See replace().
+  virtual void on_target_replaced(uint32_t /*target*/) {}
   // A target failed at run time: what lies there is unreadable until the next start, so every place
   // on it is a miss from now on. Told once for each, in a turn of its own, when target_ok() already
   // says no. May call release() and reserve() on other targets; on_lost is not called for the
@@ -465,6 +474,16 @@ class Flash {
   virtual void scrub_interval_set(Nanos interval_ns) = 0;  // from now on; 0 = never
   // As if it had erred (L6), with this cause. One that has failed: nothing.
   virtual void fail_target(uint32_t target, Status cause) = 0;
+
+  // Whether another drive may have the place of this target: it has failed, and nothing of it is
+  // left, neither I/O nor memory at its device, nor a promise. kInvalid: it works; kUnavailable:
+  // not yet, and why. Its device begins nothing again.
+  virtual Status replaceable(uint32_t target) const = 0;
+  // In its place from now on, when replaceable(): a device that was formatted in this start, with
+  // as many slices. The old one is closed. It is a target that has failed until its slices are
+  // known to be empty and its superblock has the generations of now; then on_target_replaced().
+  // kInvalid: its fragments may not be as large as the others'.
+  virtual Status replace(TargetInfo info, std::unique_ptr<BlockDevice> device) = 0;
 
   struct Usage {  // of one target, this shard's slices
     uint64_t capacity_pages = 0, live_pages = 0, reserved_pages = 0, free_segments = 0;

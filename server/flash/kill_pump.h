@@ -27,6 +27,7 @@ class KillPump final : public Task {
     if (!log.kills.empty() && !log.kills_wait) wake();
   }
   bool idle() const;
+  bool idle(uint32_t target) const { return lanes_[target].waiting == 0; }
   void run() override;
   const char* name() const override { return "flash.kill"; }
 

@@ -43,6 +43,7 @@ struct DomainGeneration {  // current generations: older headers are refused at 
   uint64_t lineage = 0;  // xxh3 of the lineage text; 0 = the domain itself
   uint32_t lineage_generation = 0;
   uint32_t reserved = 0;
+  bool operator==(const DomainGeneration&) const = default;
 };
 static_assert(sizeof(DomainGeneration) == 24);
 

@@ -43,6 +43,7 @@ Result<TargetInfo> format(PageStore& head, PageMemory& memory, const TargetOptio
   Superblock& super = info.super;
   super.write_count = 1;
   entropy.fill({super.target_uuid, 16});
+  if (!all_zero(options.uuid)) std::memcpy(super.target_uuid, options.uuid, 16);
   std::memcpy(super.node_uuid, node_uuid, 16);
   super.capacity_bytes = head.capacity_bytes() / kPageBytes * kPageBytes;
   super.slices = g.slices;
@@ -230,6 +231,11 @@ Result<TargetLook> look_at(PageStore& head, const TargetOptions& options,
 }
 
 }  // namespace
+
+Result<uint32_t> fragment_pages_max(uint64_t capacity_bytes, const Geometry& geometry) {
+  VARVE_TRY(const TargetGeometry g, choose_geometry(capacity_bytes, geometry));
+  return g.fragment_pages_max();
+}
 
 bool is_lost(Status status) {
   const int32_t error = status.errno_value();

@@ -83,6 +83,12 @@ void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool r
       begin_to_miss(one.witness, boot_generation);
       continue;
     }
+    // It has had the place of another since somewhen in this start: what was purged before is not
+    // told there, and a fragment of it that was on its way may lie there all the same.
+    if (one.witness.from > boot_generation) {
+      if (is_open(one.witness)) one.witness.missed.back().end = one.witness.from;
+      continue;
+    }
     // It was there when this start began, or it would not work now.
     if (is_open(one.witness)) one.witness.missed.back().end = boot_generation;
     if (recovering || one.owed) continue;

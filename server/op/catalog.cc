@@ -360,6 +360,22 @@ void Catalog::target_failed(uint32_t target) {
   context_.reactor.make_ready(*this);
 }
 
+Status Catalog::replaceable(uint32_t target) const {
+  if (!attempts_.empty()) return Status::unavailable("recovery of the start is not over");
+  if (losing() || context_.index.fragments_on(target) > 0) {
+    return Status::unavailable("the index is not through with what lay on it");
+  }
+  return Status();
+}
+
+void Catalog::target_replaced(uint32_t target) {
+  VARVE_ASSERT(context_.index.fragments_on(target) == 0, target);
+  failed_ &= ~(1ull << target);
+  losing_ = true;
+  lose_cursor_ = 0;
+  context_.reactor.make_ready(*this);
+}
+
 // One step of the walk. What is published meanwhile lies on targets that work.
 void Catalog::lose_some() {
   struct Step {

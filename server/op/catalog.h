@@ -66,6 +66,10 @@ class Catalog final : public Task {
   void lost(const BlockId& block, const flash::Place& place, flash::DropReason reason);
   // What lies there is lost from now on (is_gone), and leaves the index in the next turns.
   void target_failed(uint32_t target);
+  // Another drive has its place, empty, when nothing here lies on the old one any more
+  // (replaceable): what waited for it to come back is given up, where it was needed.
+  void target_replaced(uint32_t target);
+  Status replaceable(uint32_t target) const;
   bool is_failed(uint32_t target) const { return (failed_ >> target & 1) != 0; }
   // Positions whose fragment may be read.
   uint16_t readable(const Located& located) const;

@@ -59,7 +59,8 @@ bool Catalog::is_known(uint32_t domain) const {
 
 bool Catalog::recovered(const flash::FragmentInfo& fragment) {
   OpMetrics& metrics = context_.metrics;
-  VARVE_ASSERT(!attempts_.empty());  // recovery_done() was not called yet
+  // After recovery_done() only what has the place of a target that failed is read: it is blank.
+  if (attempts_.empty()) return false;
   VARVE_ASSERT(fragment.position < context_.options.scheme.width(), fragment.position);
   uint32_t& last = context_.options.domains.last;  // also of a target that fails meanwhile
   last = std::max(last, fragment.block.domain);

@@ -131,6 +131,19 @@ void Operations::draining_set(uint32_t target, Draining draining) {
   if (draining == Draining::kOn) repair_->wake();
 }
 
+Status Operations::replaceable(uint32_t target) const {
+  return catalog_->replaceable(target);
+}
+
+void Operations::target_replaced(uint32_t target) {
+  VARVE_ASSERT(context_.flash.target_ok(target), target);
+  context_.options.draining_targets &= ~(1u << target);
+  context_.options.drained_targets &= ~(1u << target);
+  placer_->target_replaced(target);
+  catalog_->target_replaced(target);
+  repair_->wake();
+}
+
 bool Operations::repairs() const {
   return repair_->able();
 }

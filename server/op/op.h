@@ -145,6 +145,10 @@ class Operations {
   void room_wanted(uint32_t target, uint32_t slice, uint32_t pages);
   // From now on this target gets no new fragment and is emptied (kOn), or is one like the others.
   void draining_set(uint32_t target, Draining draining);
+  // Nothing here lies on this target, waits for it or is on its way to it: kOk, or why not yet.
+  Status replaceable(uint32_t target) const;
+  // Another drive, empty, has the place of this one, and works (flash::Flash::replace).
+  void target_replaced(uint32_t target);
   // Repair was given ops when this shard was opened: it can move, and rebuild where there is
   // parity.
   bool repairs() const;

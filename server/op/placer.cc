@@ -1,4 +1,4 @@
-// Places of groups are kept until a target fails, or is drained or no longer so: asking for one
+// Places of groups are kept until a target fails, or is drained or no longer so, or is replaced: asking for one
 // costs some thousand steps.
 #include "server/op/placer.h"
 
@@ -21,14 +21,23 @@ Placer::Placer(OpContext& context) : context_(context) {
   const uint32_t count = context.flash.target_count();
   VARVE_ASSERT(count > 0 && count <= kTargetsMax, count);
   map_.epoch = context.options.epoch;
-  for (uint32_t t = 0; t < count; ++t) {
-    const uint64_t gib = bytes_of(context.flash.usage(t).capacity_pages) >> 30;
-    map_.targets.push_back(TargetSpec{
-        .key = context.flash.target_key(t),
-        .weight = static_cast<uint32_t>(std::clamp<uint64_t>(gib, 1, kTargetWeightMax))});
-  }
+  for (uint32_t t = 0; t < count; ++t)
+    map_.targets.push_back(spec_of(t));
   const uint32_t width = context.options.scheme.width();
   if (width > 1) cache_.resize(size_t{kPlacementGroups} * width, kUnknown);
+  look();
+}
+
+TargetSpec Placer::spec_of(uint32_t target) const {
+  const uint64_t gib = bytes_of(context_.flash.usage(target).capacity_pages) >> 30;
+  return {.key = context_.flash.target_key(target),
+          .weight = static_cast<uint32_t>(std::clamp<uint64_t>(gib, 1, kTargetWeightMax))};
+}
+
+void Placer::target_replaced(uint32_t target) {
+  VARVE_ASSERT(target < map_.targets.size(), target);
+  map_.targets[target] = spec_of(target);
+  usable_ = 0;  // all places are asked for anew
   look();
 }
 

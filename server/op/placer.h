@@ -30,10 +30,13 @@ class Placer {
   // Gives every position a target, or as many as targets allow, data positions first. `only`: the
   // positions that are wanted; `used`: targets that others of the block have.
   Spots place(const BaseId& id, uint32_t only, uint32_t used, Take take, void* take_context);
+  // Another drive has its place: its key and size count from now on.
+  void target_replaced(uint32_t target);
   // Targets that take fragments.
   uint32_t usable() const;
 
  private:
+  TargetSpec spec_of(uint32_t target) const;
   void look();
   uint8_t preferred(const BaseId& id, uint32_t position);
 

@@ -85,6 +85,8 @@ class ShardImpl final : public Shard, public flash::FlashUser {
   }
   TierPolicy flash_policy() const override { return {kFlashAdmission, eviction_->name()}; }
   void draining_set(uint32_t target, Draining draining) override;
+  Status replaceable(uint32_t target) const override;
+  Status replace(flash::TargetInfo info, std::unique_ptr<BlockDevice> device) override;
 
   // FlashUser
   bool on_recovered(const flash::FragmentInfo& fragment) override {
@@ -97,6 +99,7 @@ class ShardImpl final : public Shard, public flash::FlashUser {
     index_.prefetch(domain, base);
   }
   void on_target_failed(uint32_t target) override { operations_->catalog().target_failed(target); }
+  void on_target_replaced(uint32_t target) override { operations_->target_replaced(target); }
   void on_lost(const BlockId& block, const flash::Place& place, flash::DropReason reason) override {
     operations_->catalog().lost(block, place, reason);
   }
@@ -247,6 +250,21 @@ void ShardImpl::policy_set(const ShardPolicy& policy) {
 void ShardImpl::draining_set(uint32_t target, Draining draining) {
   VARVE_ASSERT(reactor_.on_owner_core());
   operations_->draining_set(target, draining);
+}
+
+Status ShardImpl::replaceable(uint32_t target) const {
+  VARVE_ASSERT(reactor_.on_owner_core());
+  VARVE_RETURN_IF_ERROR(flash_->replaceable(target));
+  return operations_->replaceable(target);
+}
+
+Status ShardImpl::replace(flash::TargetInfo info, std::unique_ptr<BlockDevice> device) {
+  VARVE_RETURN_IF_ERROR(replaceable(info.super.target_index));
+  const flash::Superblock& super = info.super;
+  if (Scheme{super.k, super.m} != options_.scheme) {
+    return Status::invalid("a target of another scheme");
+  }
+  return flash_->replace(std::move(info), std::move(device));
 }
 
 void ShardImpl::drain() {

@@ -96,6 +96,15 @@ class Shard {
   virtual TierPolicy dram_policy() const { return {}; }
   virtual TierPolicy flash_policy() const { return {}; }
   virtual void draining_set(uint32_t /*target*/, Draining /*draining*/) {}
+  // Whether another drive may have the place of a target that has failed: kOk, or why not (yet).
+  virtual Status replaceable(uint32_t /*target*/) const {
+    return Status::unsupported("this shard replaces nothing");
+  }
+  // Gives it to this one, when replaceable() (flash::Flash::replace): blank, formatted in this
+  // start. Repair fills it.
+  virtual Status replace(flash::TargetInfo /*info*/, std::unique_ptr<BlockDevice> /*device*/) {
+    return Status::unsupported("this shard replaces nothing");
+  }
 
   // For tests and the simulator's checkers.
   virtual Index& index() = 0;

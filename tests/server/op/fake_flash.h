@@ -92,6 +92,8 @@ class FakeFlash final : public flash::Flash {
   bool scrub_start(uint32_t) override { return true; }
   void scrub_interval_set(Nanos) override {}
   void fail_target(uint32_t target, Status) override { ok[target] = false; }
+  Status replaceable(uint32_t) const override { return {}; }
+  Status replace(flash::TargetInfo, std::unique_ptr<BlockDevice>) override { return {}; }
   Usage usage(uint32_t) const override { return shown; }
   void register_metrics(MetricSet&) override {}
   bool drained = false;
