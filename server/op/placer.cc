@@ -1,5 +1,5 @@
-// Places of groups are kept until a target fails, or is drained or no longer so, or is replaced: asking for one
-// costs some thousand steps.
+// Places of groups are kept until a target fails, is drained or no longer so, or is replaced:
+// asking for one costs some thousand steps.
 #include "server/op/placer.h"
 
 #include <algorithm>

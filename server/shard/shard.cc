@@ -259,6 +259,7 @@ Status ShardImpl::replaceable(uint32_t target) const {
 }
 
 Status ShardImpl::replace(flash::TargetInfo info, std::unique_ptr<BlockDevice> device) {
+  VARVE_ASSERT(reactor_.on_owner_core());
   VARVE_RETURN_IF_ERROR(replaceable(info.super.target_index));
   const flash::Superblock& super = info.super;
   if (Scheme{super.k, super.m} != options_.scheme) {
