@@ -135,6 +135,8 @@ EXCEPTIONS = [
     ("server/node/file_thread.h", "a header of system calls", "<thread>: waits for file systems"),
     ("server/node/drain.cc", "a thread", "closes listeners whose end has no bound"),
     ("server/node/status.cc", "has no test", "numbers of threads; tests/e2e/control_test.cc"),
+    ("server/node/replace.cc", "a lock", "main's thread and gRPC's, off the data path"),
+    ("server/node/replace.cc", "has no test", "states of threads; tests/e2e/replace_test.py"),
     ("server/node/change.cc", "has no test", "states of threads; tests/e2e/control_test.cc"),
     ("server/control/acceptor.h", "a lock", "its thread's and gRPC's, off the data path"),
     ("server/control/acceptor.h", "a thread", "waits for connections; gRPC has no limit of them"),

@@ -293,6 +293,7 @@ class Ingress {
   virtual Answer<Target> target_drain(const TargetName& target, Nanos limit_ns) = 0;
   virtual Answer<Target> target_undrain(const TargetName& target, Nanos limit_ns) = 0;
   virtual Answer<Target> target_fail(const TargetName& target, Force force, Nanos limit_ns) = 0;
+  // `path`: empty, or that of the target.
   virtual Answer<Target> target_replace(const TargetName& target, const std::string& path,
                                         Nanos limit_ns) = 0;
   virtual Answer<ScrubBegun> scrub(const std::vector<uint32_t>& targets, Nanos limit_ns) = 0;

@@ -193,6 +193,16 @@ control::Answer<control::Target> NodeIngress::target_undrain(const control::Targ
   return tell_draining(name.index, Draining::kOff, until);
 }
 
+// The caller has set failed_now: the numbers say so in a second, and the next call may come before.
+std::optional<Refusal> NodeIngress::fail_on_cores(uint32_t target, const Until& until) {
+  std::optional<Refusal> late;
+  for (uint32_t s = 0; s < node_.threads.size(); ++s) {
+    auto told = ask(s, FailTarget{node_.threads[s]->shard.get(), target}, until);
+    if (!told && !late) late = told.refusal();
+  }
+  return late;
+}
+
 // Behind no other change: what that one waits for may be the very disk that is to be given up.
 control::Answer<control::Target> NodeIngress::target_fail(const control::TargetName& name,
                                                           control::Force force, Nanos limit_ns) {
@@ -214,45 +224,19 @@ control::Answer<control::Target> NodeIngress::target_fail(const control::TargetN
   logf(LogLevel::kError, "control",
        "target %u %s IS DECLARED FAILED by the operator: no I/O to it until the next start",
        name.index, target.info.path.c_str());
-  target.failed_now = true;  // the numbers say so in a second, and the next call may come before
+  target.failed_now = true;  // under the lock of the question above
   lock.unlock();
-  std::optional<Refusal> late;
-  for (uint32_t s = 0; s < node_.threads.size(); ++s) {
-    auto told = ask(s, FailTarget{node_.threads[s]->shard.get(), name.index}, until);
-    if (!told && !late) late = told.refusal();
-  }
-  if (late) return *late;
+  if (auto late = fail_on_cores(name.index, until)) return *late;
   lock.lock();
   control::Target out = row(name.index);  // of a second ago: it failed just now
   if (out.state != control::TargetState::kLost && out.state != control::TargetState::kDrained) {
     out.state = control::TargetState::kFailed;
     out.shards_ok = 0;
     out.why =
-        "it failed in this run: what parity covers is rebuilt, the rest is away; check or replace "
-        "the drive and restart";
+        "it failed in this run: what parity covers is rebuilt, the rest is away; check the drive "
+        "and restart, or replace it";
   }
   return out;
-}
-
-control::Answer<control::Target> NodeIngress::target_replace(const control::TargetName& name,
-                                                             const std::string& path, Nanos) {
-  if (auto refusal = refuse_stopping()) return *refusal;
-  const std::lock_guard<std::mutex> lock(node_.mutex);
-  if (auto refusal = refuse_name(name)) return *refusal;
-  const NodeTarget& target = node_.targets[name.index];
-  const std::string& old_path = target.info.path;
-  const bool same = path.empty() || path == old_path;
-  if (works(name.index) && !target.drained) {
-    return Refusal::state("target " + std::to_string(name.index) + ", " + old_path +
-                          (target.draining ? ", is being drained: wait until it is empty"
-                                           : ", works: fail or drain it first"));
-  }
-  return Refusal::state(
-      "a running node takes no drive in: stop it, put the blank drive " +
-      (same ? "under the same path, " + old_path
-            : "in, give " + path + " in place of " + old_path) +
-      " and start it again (for a file that is not there add --create-targets once); it is "
-      "formatted, and what parity covers is rebuilt on it");
 }
 
 control::Answer<control::ScrubBegun> NodeIngress::scrub(const std::vector<uint32_t>& targets,

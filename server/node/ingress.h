@@ -17,6 +17,8 @@
 
 namespace varve {
 
+struct Newcomer;
+
 class NodeIngress final : public control::Ingress {
  public:
   explicit NodeIngress(Node& node);
@@ -40,10 +42,12 @@ class NodeIngress final : public control::Ingress {
                                                   Nanos limit_ns) override;
   control::Answer<control::Target> target_fail(const control::TargetName& name,
                                                control::Force force, Nanos limit_ns) override;
-  control::Answer<control::Target> target_replace(const control::TargetName& name,
-                                                  const std::string& path, Nanos limit_ns) override;
   control::Answer<control::ScrubBegun> scrub(const std::vector<uint32_t>& targets,
                                              Nanos limit_ns) override;
+
+  // replace.cc
+  control::Answer<control::Target> target_replace(const control::TargetName& name,
+                                                  const std::string& path, Nanos limit_ns) override;
 
   // domain.cc
   control::Answer<control::Page<control::Domain>> domains(const control::PageAsk& page,
@@ -115,6 +119,15 @@ class NodeIngress final : public control::Ingress {
   control::Answer<control::PolicyChange> policy_apply(const std::string& name, const Values& next,
                                                       const Until& until);
   std::optional<control::Refusal> tell_policy(const Until& until);
+  std::optional<control::Refusal> fail_on_cores(uint32_t target, const Until& until);
+  std::optional<control::Refusal> refuse_replace(const control::TargetName& name,
+                                                 const std::string& path) const;  // N4
+  std::optional<control::Refusal> vacate(uint32_t target, const Until& until);
+  std::optional<control::Refusal> bring_in(const Newcomer& newcomer, uint64_t capacity_bytes,
+                                           const Until& until);
+  std::optional<control::Refusal> hand_over(uint32_t index, const Until& until);
+  std::optional<control::Refusal> settle_in(uint32_t target, const Until& until);
+  void rest();
 
   Node& node_;
   Questions questions_;

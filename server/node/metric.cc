@@ -216,6 +216,10 @@ void add_own(Node& node, const NodeFacts& facts, MetricSnapshot& sum) {
         {"varve_target_missed", "target=\"" + std::to_string(t) + "\"",
          "1: purges were answered without it, or may have been; it may not start alone."},
         Kind::kGauge, node.targets[t].witness.missed.empty() ? 0 : 1);
+    add(sum,
+        {"varve_target_replaced_total", "target=\"" + std::to_string(t) + "\"",
+         "Drives that were put in the place of this target while the node ran."},
+        Kind::kCounter, node.targets[t].replaced);
   }
   add_domain_use(node, sum);
   add(sum, {"varve_sessions_limit", "", "How many there may be (--sessions)."}, Kind::kGauge,

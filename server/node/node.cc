@@ -79,27 +79,13 @@ std::unique_ptr<BlockDevice> lost_device(ShardThread& thread, const NodeTarget& 
                             cause);
 }
 
-Result<std::unique_ptr<BlockDevice>> open_device(const Node& node, ShardThread& thread,
-                                                 uint32_t index) {
+Result<std::unique_ptr<BlockDevice>> first_device(const Node& node, ShardThread& thread,
+                                                  uint32_t index) {
   const NodeTarget& target = node.targets[index];
   if (!target.lost.ok()) return lost_device(thread, target, target.lost);
-  Result<std::unique_ptr<BlockDevice>> opened =
-      open_file_device(*thread.reactor, {target.info.path, 0, 0});
-  if (!opened) {
-    if (is_lost(opened.error())) return lost_device(thread, target, opened.error());
-    return opened.error();
-  }
-  const FaultSettings& faults = node.config.faults;
-  const bool sticks = faults.stuck_target == index;
-  if (!faults.volatile_cache && !sticks) return opened;
-  FaultPlan plan;
-  plan.volatile_cache = faults.volatile_cache;
-  plan.spill_per_mille = faults.spill_per_mille;
-  plan.seed = faults.seed * 1000003 + index * 101 + thread.index;
-  std::unique_ptr<FaultDevice> wrapped =
-      FaultDevice::wrap(*thread.reactor, *std::move(opened), plan);
-  if (sticks) thread.sticking = wrapped.get();
-  return std::unique_ptr<BlockDevice>(std::move(wrapped));
+  Result<std::unique_ptr<BlockDevice>> opened = open_device(node, thread, index);
+  if (!opened && is_lost(opened.error())) return lost_device(thread, target, opened.error());
+  return opened;
 }
 
 Failure build_shard(Node& node, ShardThread& thread) {
@@ -120,7 +106,7 @@ Failure build_shard(Node& node, ShardThread& thread) {
   std::vector<std::unique_ptr<BlockDevice>> devices;
   std::vector<flash::TargetInfo> infos;
   for (uint32_t t = 0; t < node.targets.size(); ++t) {
-    Result<std::unique_ptr<BlockDevice>> device = open_device(node, thread, t);
+    Result<std::unique_ptr<BlockDevice>> device = first_device(node, thread, t);
     if (!device) return refusal(t, node.targets[t].info.path, device.error());
     thread.devices.push_back(device->get());
     devices.push_back(std::move(*device));
@@ -242,6 +228,25 @@ void fit_shards(Node& node, uint32_t slices) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<BlockDevice>> open_device(const Node& node, ShardThread& thread,
+                                                 uint32_t index) {
+  const NodeTarget& target = node.targets[index];
+  Result<std::unique_ptr<BlockDevice>> opened =
+      open_file_device(*thread.reactor, {target.info.path, 0, 0});
+  if (!opened) return opened.error();
+  const FaultSettings& faults = node.config.faults;
+  const bool sticks = faults.stuck_target == index;
+  if (!faults.volatile_cache && !sticks) return opened;
+  FaultPlan plan;
+  plan.volatile_cache = faults.volatile_cache;
+  plan.spill_per_mille = faults.spill_per_mille;
+  plan.seed = faults.seed * 1000003 + index * 101 + thread.index;
+  std::unique_ptr<FaultDevice> wrapped =
+      FaultDevice::wrap(*thread.reactor, *std::move(opened), plan);
+  if (sticks) thread.sticking = wrapped.get();
+  return std::unique_ptr<BlockDevice>(std::move(wrapped));
+}
 
 Node::Node(const ServerConfig& settings)
     : config(settings),

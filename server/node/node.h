@@ -139,6 +139,9 @@ struct Node {
   LogLimit metrics_still_log{60 * kSecond}, lists_still_log{60 * kSecond};
 };
 
+// On the core of `thread`: its device of a target, with the faults that are asked for.
+Result<std::unique_ptr<BlockDevice>> open_device(const Node& node, ShardThread& thread,
+                                                 uint32_t index);
 // Folder, identity, targets: nothing runs yet.
 Failure prepare(Node& node);
 // A thread for each shard, and what it needs. Nothing is served yet; after a failure they ended.

@@ -61,8 +61,12 @@ std::string why_text(const control::Target& target, const NodeTarget& of) {
                  ? "it is empty and may be removed; stop the node, take it out, start again"
                  : "it is empty; what is in its place at the next start is formatted and used";
     case control::TargetState::kFailed:
-      return "it failed in this run: what parity covers is rebuilt, the rest is away; check or "
-             "replace the drive and restart";
+      if (of.coming) {
+        return "another drive was formatted for its place, and is still being taken in, or failed "
+               "as well; wait, or replace it again";
+      }
+      return "it failed in this run: what parity covers is rebuilt, the rest is away; check the "
+             "drive and restart, or replace it";
     case control::TargetState::kLost:
       return lost_text(of.lost);
   }

@@ -1,6 +1,7 @@
 // The targets of a node at start: which are made, which are adopted, which are lost, which refused.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct NodeTarget {
   uint64_t drain_round = 0;  // ... when main had begun this round of its looks (Node::round)
   bool failed_now = false;   // the operator declared it failed: the cores know, or will soon
   bool drained = false;    // it was emptied: it may be taken out or is not there, nobody misses it
+  // Another drive has been formatted for its place in this run: cores take it, or have taken it.
+  std::optional<flash::TargetInfo> coming = {};
+  uint64_t replaced = 0;  // times, in this run
   flash::Witness witness;  // as it stands in the list
 };
 

@@ -227,10 +227,10 @@ Noun target_noun() {
             {"targets fail 2", "--yes targets fail 2 --force"},
             fail_target},
            {"replace",
-            "Put a blank drive into the place of a failed one (this version: says how to, by a "
-            "restart)",
+            "Take a blank drive in, in the place of a failed one, while the node runs",
             with(one_target(),
-                 {"--path", "FILE", &Arguments::path, "of the blank drive [the same path]"}),
+                 {"--path", "FILE", &Arguments::path,
+                  "that of the target; another is refused [the same path]"}),
             {"targets replace 2"},
             replace_target}}};
 }
