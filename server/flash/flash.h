@@ -163,8 +163,8 @@ struct WitnessNow {
 };
 // One that does not work misses what others take, from this start on; where none works no purge is
 // answered. One that is back takes what is purged from now on, and has missed nothing when recovery
-// has ended beside others that know of it all. One that had the place of another during this start
-// (`from` is a later one) missed it, until a later start has recovered with it.
+// has ended beside others that know of it all; and so has one that was put in the place of another
+// during this start (`from` is the next one).
 void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool recovering);
 
 // The largest fragment of a blank target of this capacity.

@@ -83,10 +83,10 @@ void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool r
       begin_to_miss(one.witness, boot_generation);
       continue;
     }
-    // It has had the place of another since somewhen in this start: what was purged before is not
-    // told there, and a fragment of it that was on its way may lie there all the same.
+    // It has had the place of another since somewhen in this start: of what was purged before
+    // nothing is on it, and it is told of all that is purged since, for every shard.
     if (one.witness.from > boot_generation) {
-      if (is_open(one.witness)) one.witness.missed.back().end = one.witness.from;
+      one.witness.missed.clear();
       continue;
     }
     // It was there when this start began, or it would not work now.

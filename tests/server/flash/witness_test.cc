@@ -99,6 +99,18 @@ TEST(Witness, OneThatIsBackHasSeenAllWhenTheOthersWereRead) {
   EXPECT_EQ(missed_after({young, back}), (std::vector<Missed>{kNone, {{4, 9}}}));
 }
 
+// Expect: it needs nobody once it works for all shards, and is no witness of what was before it.
+TEST(Witness, OneThatWasPutInDuringThisStartHasMissedNothingOnceItWorks) {
+  WitnessNow newcomer{.witness = {.from = 10, .missed = {{9, 0}}}};
+  EXPECT_EQ(missed_after({{.works = true}, newcomer}), (std::vector<Missed>{kNone, {{9, 0}}}));
+  newcomer.works = true;
+  EXPECT_EQ(missed_after({newcomer}), (std::vector<Missed>{kNone})) << "with nobody beside it";
+  EXPECT_FALSE(knows({.from = 10}, 9));
+  EXPECT_EQ(missed_after({{.works = true}, {.witness = {.from = 10}}}),
+            (std::vector<Missed>{kNone, {{9, 0}}}))
+      << "it failed, too";
+}
+
 // The records end what may still lie there, and stand on the others.
 TEST(Witness, OneForWhichRecordsAreKeptNeedsTheOthersForGood) {
   const WitnessNow works{.works = true};
