@@ -96,6 +96,7 @@ class Run {
         shelves_(seed ^ 0x5E1F),
         stales_(seed ^ 0x57A1E),
         operator_(seed ^ 0x09E2A7),
+        replaces_(seed ^ 0x4E91AC),
         world_(seed, with_domains(with_drains(draw_node(setup_, Random(~seed), options), drains_),
                                   Random(seed ^ 0xD03A))),
         truth_(world_, is_exact(world_.options())) {
@@ -165,6 +166,7 @@ class Run {
       truth_.look();
       watch_drain(may_fault);
       if (operates_) operate();
+      if (operates_) replace();
       const Nanos now_ns = world_.now_ns();
       const auto due = std::erase_if(faults_ns, [now_ns](Nanos at_ns) { return at_ns <= now_ns; });
       for (uint64_t i = 0; i < due; ++i) {
@@ -291,6 +293,26 @@ class Run {
     }
   }
 
+  // One that failed is declared failed, and another has its place when all are through with it.
+  void replace() {
+    if (!replacing_) {
+      const auto target = static_cast<uint32_t>(replaces_.below(world_.options().targets));
+      if (!world_.faulted(target) || !replaces_.chance(300)) return;
+      world_.give_up(target);
+      replacing_ = target;
+    }
+    if (!world_.can_replace(*replacing_)) return;
+    truth_.look();
+    truth_.target_new(*replacing_);
+    world_.replace_now(*replacing_);
+    ++result_.replaced_targets;
+    if (drained_ == replacing_) {
+      drained_.reset();
+      emptied_ = false;
+    }
+    replacing_.reset();
+  }
+
   // Once it is empty nothing may depend on it.
   void watch_drain(bool may_fault) {
     if (!drained_ || emptied_ || !world_.is_empty(*drained_)) return;
@@ -315,6 +337,7 @@ class Run {
     world_.check_use(World::Rest::kNo);
     truth_.look();
     truth_.died();
+    replacing_.reset();
   }
   uint64_t evicted_now() const { return world_.evicted(); }
 
@@ -510,7 +533,7 @@ class Run {
 
   RunOptions options_;
   Random setup_;
-  Random drains_, shelves_, stales_, operator_;
+  Random drains_, shelves_, stales_, operator_, replaces_;
   World world_;
   Truth truth_;
   Library library_;
@@ -518,6 +541,7 @@ class Run {
   bool operates_ = false;            // somebody uses the control plane
   std::optional<uint32_t> drained_;  // a target that is being drained, or was
   bool emptied_ = false;             // it was
+  std::optional<uint32_t> replacing_;
   RunResult result_;
 };
 

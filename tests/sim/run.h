@@ -18,7 +18,7 @@ struct RunResult {
   uint64_t renewed_leases = 0, holds = 0, purges = 0, dropped_siblings = 0, drained_targets = 0;
   uint64_t returned_blocks = 0, refused_starts = 0;
   uint64_t late_extents = 0, hedged_extents = 0;  // a reader was told so; it asked for the rest
-  uint64_t ahead_extents = 0, existing_ids = 0;
+  uint64_t ahead_extents = 0, existing_ids = 0, replaced_targets = 0;
 };
 
 // What is counted. Many seeds in which one of these never happened test nothing of it.
@@ -44,6 +44,7 @@ inline constexpr RunCount kRunCounts[] = {
     {&RunResult::holds, "holds listed"},
     {&RunResult::purges, "purges"},
     {&RunResult::drained_targets, "targets drained"},
+    {&RunResult::replaced_targets, "replaced while it ran"},
     {&RunResult::dropped_siblings, "runs dropped that lacked a rank"},
     {&RunResult::returned_blocks, "blocks back with their targets"},
     {&RunResult::refused_starts, "starts refused, stale"},

@@ -2,6 +2,7 @@
 // them.
 #include "tests/sim/world.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace varve::sim {
@@ -65,6 +66,47 @@ std::vector<flash::TargetInfo> World::prepare_targets() {
     targets.push_back(std::move(info));
   }
   return targets;
+}
+
+bool World::can_replace(uint32_t target) const {
+  if (!alive() || !life_->faulted[target]) return false;
+  for (const auto& shard : life_->shards) {
+    if (!shard->replaceable(target).ok()) return false;
+  }
+  return true;
+}
+
+// As the node does it (server/node/replace.cc), but that no core is late and nothing ends between
+// two steps.
+void World::replace_now(uint32_t target) {
+  VARVE_ASSERT(can_replace(target), target);
+  note(0x2E91 + target);
+  const std::unique_ptr<MemoryPlatter> old = std::exchange(
+      platters_[target], std::make_unique<MemoryPlatter>(options_.target_bytes));
+  if (random_.chance(300)) {  // a stranger's
+    const ByteSpan bytes = platters_[target]->bytes();
+    std::copy(old->bytes().begin() + bytes_of(flash::kHeadPages), old->bytes().end(),
+              bytes.begin() + bytes_of(flash::kHeadPages));
+  }
+  flash::TargetOptions options = target_options(target);
+  options.boot_generation = list_.boot_generation;
+  options.generations = life_->shards.front()->flash().generations();
+  const auto info = flash::prepare_platter(*platters_[target], options, node_uuid_, entropy_);
+  if (!info) fail(std::string("prepare_platter: ") + info.error().what());
+  expect(info->formatted_now, "a blank drive is adopted");
+  supers_[target] = info->super;
+  witnesses_[target] = {.from = list_.boot_generation + 1, .missed = {{list_.boot_generation, 0}}};
+  replaced_any_ = true;
+  for (uint32_t s = 0; s < options_.shards; ++s) {
+    auto device = make_device(*life_->reactors[s], target);
+    FaultDevice* const made = device.get();
+    const Status status = life_->shards[s]->replace(*info, std::move(device));
+    expect(status.ok(), std::string("a target is not replaced: ") + status.what());
+    life_->devices[s * options_.targets + target] = made;
+  }
+  life_->faulted[target] = false;
+  life_->drained_late &= ~(1u << target);
+  drain_targets(draining_ & ~(1u << target), drained_ & ~(1u << target));
 }
 
 std::vector<flash::TargetLook> World::look_at_all() const {

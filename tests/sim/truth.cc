@@ -250,6 +250,9 @@ void Truth::purge_ends(uint32_t purge, bool done) {
 
 void Truth::target_new(uint32_t target) {
   for (auto& [block, known] : known_) {
+    for (uint32_t p = 0; p < kWidthMax; ++p) {
+      if (known.places[p].target == target) known.checked &= ~(1u << p);
+    }
     for (uint32_t& copies : known.copies)
       copies &= ~(1u << target);
     if (!enough(positions(known, ~0u))) excused_.insert(block);

@@ -94,6 +94,17 @@ void World::boot() {
   absent_.assign(options_.targets, false);
 }
 
+std::unique_ptr<FaultDevice> World::make_device(Reactor& reactor, uint32_t target) {
+  MemoryDeviceOptions memory;
+  memory.name = "platter-" + std::to_string(target);
+  memory.latency_min_ns = options_.device_latency_min_ns;
+  memory.latency_max_ns = options_.device_latency_max_ns;
+  memory.seed = random_.next();
+  FaultPlan plan = options_.faults;
+  plan.seed = random_.next();
+  return FaultDevice::wrap(reactor, make_memory_device(reactor, *platters_[target], memory), plan);
+}
+
 Status World::boot_shard(Life& life, uint32_t shard,
                          const std::vector<flash::TargetInfo>& targets) {
   ReactorOptions reactor_options;
@@ -109,15 +120,7 @@ Status World::boot_shard(Life& life, uint32_t shard,
       life.devices.push_back(nullptr);
       continue;
     }
-    MemoryDeviceOptions memory;
-    memory.name = "platter-" + std::to_string(t);
-    memory.latency_min_ns = options_.device_latency_min_ns;
-    memory.latency_max_ns = options_.device_latency_max_ns;
-    memory.seed = random_.next();
-    FaultPlan plan = options_.faults;
-    plan.seed = random_.next();
-    auto device =
-        FaultDevice::wrap(reactor, make_memory_device(reactor, *platters_[t], memory), plan);
+    auto device = make_device(reactor, t);
     life.devices.push_back(device.get());
     devices.push_back(std::move(device));
   }

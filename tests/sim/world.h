@@ -134,6 +134,10 @@ class World {
   void drain_now(uint32_t target);
   void undrain_now(uint32_t target);
   void give_up(uint32_t target);    // declares it failed, for all shards
+  // A blank drive in the place of one that has failed, when every shard is through with it; of some
+  // only the first MiB is blank.
+  bool can_replace(uint32_t target) const;
+  void replace_now(uint32_t target);
   void scrub_now(uint32_t target);  // one of them
   void look(const BlockId& block) const;
   // What the daemon would say: it works, nothing lies there for any shard, and no other needs it.
@@ -184,6 +188,7 @@ class World {
   void bring_back(std::vector<flash::TargetLook>* looks);
   void see_missed();
   std::vector<flash::TargetInfo> prepare_targets();
+  std::unique_ptr<FaultDevice> make_device(Reactor& reactor, uint32_t target);
   Status boot_shard(Life& life, uint32_t shard, const std::vector<flash::TargetInfo>& targets);
   uint64_t page_of(const flash::Place& place) const;
   uint64_t pick_page(const Sighting& fragment) {
