@@ -328,12 +328,50 @@ TEST_F(ControlOfANode, FailsATargetAndBlocksStayHits) {
   EXPECT_EQ(works.error_code(), grpc::FAILED_PRECONDITION);
   EXPECT_NE(works.error_message().find("fail or drain it first"), std::string::npos);
   replace.set_index(0);
-  const grpc::Status restart = ask(&Stub::ReplaceTarget, replace, &replaced);
-  EXPECT_EQ(restart.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_NE(restart.error_message().find("under the same path"), std::string::npos);
+  const grpc::Status same = ask(&Stub::ReplaceTarget, replace, &replaced);
+  EXPECT_EQ(same.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_NE(same.error_message().find("it is the one that failed"), std::string::npos);
+  replace.set_path("/nowhere/else");
+  const grpc::Status elsewhere = ask(&Stub::ReplaceTarget, replace, &replaced);
+  EXPECT_EQ(elsewhere.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_NE(elsewhere.error_message().find("put the blank drive under it"), std::string::npos);
   stop();
   start();
   EXPECT_EQ(target(0).state(), v1::TARGET_STATE_OK);
+  stop();
+}
+
+TEST_F(ControlOfANode, ReplacesATargetAndRepairFillsIt) {
+  start();
+  Engine writer(real.daemon().address(), "writer");
+  const std::vector<BaseId> ids = writer.ids(1);
+  writer.store_blocks(ids);
+  v1::FailTargetRequest fail;
+  v1::FailTargetResponse failed;
+  fail.set_index(0);
+  ASSERT_TRUE(ask(&Stub::FailTarget, fail, &failed).ok());
+  std::filesystem::remove(target(0).path());
+  v1::ReplaceTargetRequest replace;
+  v1::ReplaceTargetResponse replaced;
+  replace.set_index(0);
+  replace.set_uuid(target(0).uuid());
+  const grpc::Status taken = ask(&Stub::ReplaceTarget, replace, &replaced);
+  ASSERT_TRUE(taken.ok()) << taken.error_message();
+  EXPECT_EQ(replaced.target().state(), v1::TARGET_STATE_OK);
+  EXPECT_NE(replaced.target().uuid(), replace.uuid());
+  EXPECT_EQ(ask(&Stub::ReplaceTarget, replace, &replaced).error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_TRUE(wait_for_state(0, v1::TARGET_STATE_OK));
+  v1::GetStatusResponse status;
+  for (Nanos waited = 0; waited < 60 * kSecond; waited += 100 * kMillisecond) {
+    ASSERT_TRUE(ask(&Stub::GetStatus, v1::GetStatusRequest(), &status).ok());
+    if (status.repair().blocks_left() == 0 && target(0).fragments() > 0) break;
+    pause(100 * kMillisecond);
+  }
+  EXPECT_GT(target(0).fragments(), 0u);
+  stop();
+  start();
+  EXPECT_EQ(target(0).state(), v1::TARGET_STATE_OK);
+  EXPECT_EQ(match(ids).length(), kBlocks);
   stop();
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "server/flash/segment.h"
 
@@ -281,6 +282,32 @@ void Rig::end() {
   for (const auto& shard : shards_)
     shard->flash.reset();
   shards_.clear();
+}
+
+Status Rig::replace(uint32_t target, Blank blank, uint32_t shard) {
+  Shard& of = *shards_[shard];
+  VARVE_RETURN_IF_ERROR(of.flash->replaceable(target));
+  const auto old = std::exchange(
+      platters_[target], std::make_unique<MemoryPlatter>(platters_[target]->capacity_bytes()));
+  if (blank == Blank::kFirstMib) {
+    const size_t head = bytes_of(kHeadPages);
+    std::copy(old->bytes().begin() + head, old->bytes().end(),
+              platters_[target]->bytes().begin() + head);
+  }
+  TargetOptions formatted;
+  formatted.file.path = "platter-" + std::to_string(target);
+  formatted.index = target;
+  formatted.geometry = {options.slices, options.segment_pages};
+  formatted.boot_generation = super(target).boot_generation;
+  formatted.generations = of.flash->generations();
+  VARVE_TRY(infos_[target], prepare_platter(*platters_[target], formatted, node_uuid_, entropy_));
+  MemoryDeviceOptions memory;
+  memory.name = formatted.file.path;
+  memory.seed = options.seed * 1000 + 999;
+  auto device = FaultDevice::wrap(
+      *of.reactor, make_memory_device(*of.reactor, *platters_[target], memory), options.plan);
+  of.devices[target] = device.get();
+  return of.flash->replace(infos_[target], std::move(device));
 }
 
 bool Rig::step() {

@@ -44,6 +44,7 @@ class FakeUser final : public FlashUser {
   bool on_recovered(const FragmentInfo& fragment) override;
   void on_killed(uint32_t domain, const BaseId& base, const Attempt& limit) override;
   void on_target_failed(uint32_t target) override { failed.push_back(target); }
+  void on_target_replaced(uint32_t target) override { replaced.push_back(target); }
   void on_lost(const BlockId& block, const Place& place, DropReason reason) override;
   Verdict on_reclaim(const BlockId& block, const Place& place) override;
   bool on_live(const BlockId& block, const Place& place) override;
@@ -58,7 +59,7 @@ class FakeUser final : public FlashUser {
   std::map<BlockId, Known> known;
   std::set<BlockId> evicted, lost, pinned;
   std::set<DropReason> reasons;  // of lost
-  std::vector<uint32_t> failed;  // targets, in the order told
+  std::vector<uint32_t> failed, replaced;  // targets, in the order told
   std::vector<FragmentInfo> told;
   std::map<BlockId, Attempt> killed;  // the limits of records, those of this start included
   uint64_t age = 0;
@@ -95,6 +96,9 @@ class Rig {
   }
   void power_cut();
   void stop();  // drains and ends cleanly
+  // A blank drive, or one that is blank in its first MiB only, in the place of one that failed.
+  enum class Blank : uint8_t { kWhole, kFirstMib };
+  Status replace(uint32_t target, Blank blank = Blank::kWhole, uint32_t shard = 0);
   bool running() const { return !shards_.empty(); }
 
   bool step();  // one turn of each shard, or time moves on; false: nothing left to happen

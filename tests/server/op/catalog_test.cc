@@ -226,6 +226,35 @@ TEST(Catalog, LosesWhatLiesOnAFailedTargetAStepATurn) {
   rig.expect_at_rest();
 }
 
+// Expect: not before the walk is over; then what is written lies there as before.
+TEST(Catalog, ATargetIsReplaceableWhenNothingLiesThereAndWorksAgainAfterwards) {
+  Rig rig;
+  std::vector<uint32_t> gone;
+  for (uint32_t n = 0; n < 40; ++n) {
+    rig.push({n});
+    if (rig.place_of(rig.block(n)).target == 0) gone.push_back(n);
+  }
+  ASSERT_FALSE(gone.empty());
+  rig.operations->catalog().recovery_done();
+  rig.settle();
+  rig.flash.ok[0] = false;
+  rig.operations->catalog().target_failed(0);
+  EXPECT_EQ(rig.operations->replaceable(0).code(), Code::kUnavailable);
+  rig.settle();
+  ASSERT_TRUE(rig.operations->replaceable(0).ok());
+  rig.flash.ok[0] = true;
+  rig.operations->target_replaced(0);
+  EXPECT_FALSE(rig.operations->catalog().is_failed(0));
+  rig.settle();
+  rig.push(gone);
+  EXPECT_EQ(rig.match(gone).found(), gone.size());
+  uint32_t there = 0;
+  for (const uint32_t n : gone)
+    there += rig.place_of(rig.block(n)).target == 0 ? 1 : 0;
+  EXPECT_GT(there, 0u);
+  rig.expect_at_rest();
+}
+
 // A reservation and a pull that come before the walk does see a miss as well.
 TEST(Catalog, TreatsWhatIsOnAFailedTargetAsAbsentBeforeTheWalk) {
   Rig rig;

@@ -164,6 +164,31 @@ TEST(ShardCoding, APolicyPausesRepairAndLetsItGoOn) {
   node.expect_at_rest();
 }
 
+// Three targets of 2+1. Expect: repair fills the drive that is put in the place of one that failed,
+// after which another may fail; and a start finds it all.
+TEST(ShardCoding, FillsTheDriveThatIsPutInThePlaceOfALostOne) {
+  ShardRig node(coded({2, 1}, 3));
+  for (uint32_t n = 0; n < 12; ++n)
+    ASSERT_TRUE(node.push(n, wire::AckKind::kDurable).ok()) << n;
+  EXPECT_EQ(node.replace(2).code(), Code::kInvalid) << "it works";
+  lose_target(node, 2);
+  ASSERT_TRUE(node.run_until([&] { return node.shards[0]->replaceable(2).ok(); }));
+  EXPECT_GT(node.metric("varve_index_thin_blocks"), 0);
+  ASSERT_TRUE(node.replace(2).ok());
+  EXPECT_TRUE(
+      node.run_until([&] { return node.metric("varve_index_thin_blocks") == 0; }, 120 * kSecond));
+  EXPECT_EQ(node.metric("varve_target_ok_shards", "target=\"2\""), 1);
+  EXPECT_GE(node.metric("varve_target_fragments", "target=\"2\""), 12);
+  node.expect_at_rest();
+  node.kill();
+  node.boot();
+  lose_target(node, 0);
+  for (uint32_t n = 0; n < 12; ++n) {
+    EXPECT_TRUE(node.has(n)) << n;
+    rebuild_all(node, n);
+  }
+}
+
 TEST(ShardCoding, MissesWhatMoreThanItsParityTookAndStoresItAgain) {
   ShardRig node(coded({2, 1}, 4));
   for (uint32_t n = 0; n < 8; ++n)

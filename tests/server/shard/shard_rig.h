@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/device/fault_device.h"
@@ -133,6 +134,27 @@ class ShardRig {
     reactors.clear();
     devices.clear();
     arenas_.clear();
+  }
+
+  // A blank drive in the place of a target that failed, when its shard is through with it.
+  Status replace(uint32_t target) {
+    VARVE_ASSERT(shards.size() == 1);
+    VARVE_RETURN_IF_ERROR(shards[0]->replaceable(target));
+    const auto old =
+        std::exchange(platters_[target], std::make_unique<MemoryPlatter>(options.target_bytes));
+    flash::TargetOptions formatted;
+    formatted.file.path = "platter-" + std::to_string(target);
+    formatted.index = target;
+    formatted.geometry = {
+        .slices = options.slices, .segment_pages = 256, .scheme = options.scheme};
+    formatted.boot_generation = shards[0]->flash().boot_generation(target);
+    VARVE_TRY(const flash::TargetInfo info,
+              flash::prepare_platter(*platters_[target], formatted, uuid_, entropy_));
+    auto memory = make_memory_device(*reactors[0], *platters_[target], {.seed = ++seed_});
+    auto device = FaultDevice::wrap(*reactors[0], std::move(memory),
+                                    {.volatile_cache = true, .seed = ++seed_});
+    devices[target] = device.get();
+    return shards[0]->replace(info, std::move(device));
   }
 
   template <class Done>
