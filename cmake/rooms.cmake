@@ -100,6 +100,10 @@ if(TARGET varved AND TARGET kvctl)
   set_tests_properties(e2e/doctor PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
 endif()
 if(TARGET varved AND TARGET varve_demo AND TARGET kvctl)
+  add_test(NAME e2e/replace
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/replace_test.py $<TARGET_FILE:varved>
+                   $<TARGET_FILE:varve_demo> $<TARGET_FILE:kvctl>)
+  set_tests_properties(e2e/replace PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
   add_test(NAME e2e/demo
            COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/e2e/demo_test.py $<TARGET_FILE_DIR:varved>)
   set_tests_properties(e2e/demo PROPERTIES TIMEOUT ${VARVE_TEST_SECONDS_MAX})
