@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A target of the real varved fails and is replaced while it serves; a kill -9 later nothing is lost.
+"""A target of the real varved fails and is replaced while it serves; a kill -9 loses nothing.
 
 Usage: replace_test.py PATH_OF_VARVED PATH_OF_VARVE_DEMO PATH_OF_KVCTL. The demo's workers push and
 pull blocks and compare every byte; every process ended here was started here.
@@ -39,7 +39,7 @@ class ReplaceTest(unittest.TestCase):
 
     def kvctl(self, *words):
         address = self.log().split("control plane on ")[1].split(",")[0]
-        return subprocess.run([KVCTL, "--address", address, "--json", "--yes", *words],
+        return subprocess.run([KVCTL, "--control", address, "--json", "--yes", *words],
                               capture_output=True, text=True, timeout=60, check=False)
 
     def uuid(self):
@@ -104,7 +104,7 @@ class ReplaceTest(unittest.TestCase):
         os.rename(self.target, self.target + ".old")
         os.rename(self.target + ".new", self.target)
 
-        # Expect: nothing lost, nothing wrong, nothing made anew; and any other target may be missing.
+        # Expect: nothing lost, wrong or made anew; and any other target may fail.
         self.start()
         for word in ("IS LOST", "THIN", "STALE", "formatted"):
             self.assertNotIn(word, self.log())
