@@ -302,8 +302,7 @@ class Run {
       replacing_ = target;
     }
     if (!world_.can_replace(*replacing_)) return;
-    truth_.look();
-    truth_.target_new(*replacing_);
+    truth_.target_replaced(*replacing_);
     world_.replace_now(*replacing_);
     ++result_.replaced_targets;
     if (drained_ == replacing_) {

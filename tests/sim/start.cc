@@ -105,6 +105,7 @@ void World::replace_now(uint32_t target) {
     life_->devices[s * options_.targets + target] = made;
   }
   life_->faulted[target] = false;
+  life_->replaced = true;
   life_->drained_late &= ~(1u << target);
   drain_targets(draining_ & ~(1u << target), drained_ & ~(1u << target));
 }

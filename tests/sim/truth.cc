@@ -259,6 +259,12 @@ void Truth::target_new(uint32_t target) {
   }
 }
 
+void Truth::target_replaced(uint32_t target) {
+  look();
+  target_new(target);
+  purges_.target_new(target);
+}
+
 void Truth::target_emptied(uint32_t target) {
   look();
   for (auto& [block, known] : known_) {

@@ -38,6 +38,7 @@ class Truth {
   const PurgeLog& purges() const { return purges_; }
   // Faults, before they are injected.
   void target_new(uint32_t target);                        // what was there is gone
+  void target_replaced(uint32_t target);                   // the same, while the node runs
   void target_emptied(uint32_t target);                    // it was drained: nothing lies there
   void damaged(const Sighting& fragment);                  // in a bad sector, or rotted
   std::vector<Sighting> on_target(uint32_t target) const;  // as of the last look

@@ -455,7 +455,8 @@ void World::look(const BlockId& block) const {
 }
 
 bool World::any_fault() const {
-  return alive() &&
+  if (!alive()) return false;
+  return life_->replaced ||
          std::find(life_->faulted.begin(), life_->faulted.end(), true) != life_->faulted.end();
 }
 

@@ -145,7 +145,7 @@ class World {
   bool is_needed(uint32_t target) const;
   // Its blocks are out of reach in this life, as far as the fault is known.
   bool faulted(uint32_t target) const { return alive() && life_->faulted[target]; }
-  bool any_fault() const;
+  bool any_fault() const;  // in this life, replaced since or not
 
   // Everything the indexes hold, in an order that is a function of the run; whether a block is
   // seen at all.
@@ -174,6 +174,7 @@ class World {
     std::vector<std::unique_ptr<Shard>> shards;
     std::vector<FaultDevice*> devices;  // [shard * targets + target]
     std::vector<bool> faulted;          // per target
+    bool replaced = false;              // one that was faulted
     uint32_t drained_late = 0;          // bits: their drain began in this life
     std::unique_ptr<SessionTable> sessions;
   };
