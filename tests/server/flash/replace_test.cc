@@ -1,6 +1,6 @@
 // Goal: another drive has the place of a target that failed, when nothing of the old one is left;
-// it holds nothing, knows of every purge, and is found again at the next start. Method: the rig, one
-// target of two that fails.
+// it holds nothing, knows of every purge, and is found again at the next start. Method: the rig,
+// one target of two that fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>
