@@ -258,8 +258,10 @@ void FlashImpl::raise(Raise& raise) {
   }
 }
 
-// One that is away, or failed since, knows only what was raised before.
+// One that is away, or failed since, knows only what was raised before; and all may have failed
+// since.
 Generations FlashImpl::generations() const {
+  if (!raised_rows_.empty()) return raised_rows_;
   for (const auto& engine : engines_) {
     if (engine->target.ok() && !engine->newcomer) return engine->target.generations;
   }
@@ -273,6 +275,7 @@ void FlashImpl::raised(Status status) {
   Raise& raise = *raise_;
   raise_ = nullptr;
   raise.status = raises_done_ > 0 ? Status() : Status::unavailable("no target works");
+  if (raise.status.ok()) raised_rows_ = raise.rows;
   raise.on_done(raise);
 }
 

@@ -107,6 +107,7 @@ struct TargetOptions {
   // Of one that is formatted; zero: at random. Who writes it down before it is formatted knows it
   // again after a crash.
   std::byte uuid[16] = {};
+  bool blank_only = false;  // one of this node is refused, and left as it is
   bool anew = false;  // one of this node is formatted like a blank one: what it held is given up
   bool holes_stay = false;  // for a benchmark, whose file is larger than any drive here
 };
@@ -158,13 +159,14 @@ std::vector<Stale> stale_ones(std::span<const TargetLook> looks);
 struct WitnessNow {
   Witness witness = {};  // in and out
   bool works = false;    // for all shards
-  bool owed = false;     // KILL records are kept for it elsewhere: what they end may be on it
+  uint32_t kept = 0;     // of purges up to this start KILL records are kept for it elsewhere
   bool drained = false;  // nobody asks it any more
 };
 // One that does not work misses what others take, from this start on; where none works no purge is
 // answered. One that is back takes what is purged from now on, and has missed nothing when recovery
 // has ended beside others that know of it all; and so has one that was put in the place of another
-// during this start (`from` is the next one).
+// during this start (`from` is the next one). What `kept` says may still lie on it, unless it is of
+// before the drive: of the start before `from` too it may be, when one was put in during that.
 void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool recovering);
 
 // The largest fragment of a blank target of this capacity.
@@ -252,7 +254,7 @@ class FlashUser {
   // Recovery will tell of this id soon: time to ask memory for its place. Changes nothing.
   virtual void on_recovery_ahead(uint32_t /*domain*/, const BaseId& /*base*/) {}
   // Another drive has the place of one that failed, works, and holds nothing: it may be given
-  // fragments. Told in a turn of recovery's; must not call back into Flash. See replace().
+  // fragments. Told in a turn of recovery's; may ask Flash, but begin nothing. See replace().
   virtual void on_target_replaced(uint32_t /*target*/) {}
   // A target failed at run time: what lies there is unreadable until the next start, so every place
   // on it is a miss from now on. Told once for each, in a turn of its own, when target_ok() already

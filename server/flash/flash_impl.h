@@ -146,9 +146,10 @@ class FlashImpl final : public Flash {
   FailureTeller failures_;
   KillPump kills_;
   Raise* raise_ = nullptr;
-  bool raises_ = false;  // this is the shard whose superblock writers are used (see Raise)
+  bool raises_ = false;       // this is the shard whose superblock writers are used (see Raise)
   uint32_t raises_out_ = 0;   // targets that write
   uint32_t raises_done_ = 0;  // that have
+  Generations raised_rows_;   // of the last that came to be; empty before the first
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<uint32_t> slice_left_;  // targets that have not recovered this slice
   uint32_t recover_left_ = 0;         // logs

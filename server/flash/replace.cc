@@ -4,6 +4,7 @@
 // because what a stranger left behind its first MiB is nobody's fragment but must be erased; and it
 // learns of the generations that were raised since it was formatted. Only then may it be given
 // anything.
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -32,6 +33,23 @@ Status FlashImpl::replaceable(uint32_t target) const {
   return Status();
 }
 
+namespace {
+
+// The path may lead elsewhere than it did when the drive was formatted; whatever lies there is
+// somebody's (I12).
+Status still_there(BlockDevice& device, const Superblock& expected) {
+  PageMemory page(1);
+  VARVE_RETURN_IF_ERROR(device.read_now(0, page.span(0, 1)));
+  const auto super = load<Superblock>(page.span(0, 1));
+  if (super.magic == expected.magic &&
+      std::memcmp(super.target_uuid, expected.target_uuid, sizeof(super.target_uuid)) == 0) {
+    return Status();
+  }
+  return Status::invalid("another drive lies there by now");
+}
+
+}  // namespace
+
 // In the same memory, because the pump of the records, and the metrics, know where its parts are.
 Status FlashImpl::replace(TargetInfo info, std::unique_ptr<BlockDevice> device) {
   VARVE_ASSERT(reactor_.on_owner_core());
@@ -49,6 +67,7 @@ Status FlashImpl::replace(TargetInfo info, std::unique_ptr<BlockDevice> device) 
   if (device->capacity_bytes() < bytes_of(geometry.pages())) {
     return Status::io("device smaller than its superblock says", 0);
   }
+  VARVE_RETURN_IF_ERROR(still_there(*device, info.super));
   // Only the shard that raises may know of more than it was formatted with, and may write there.
   const Generations rows = generations();
   const bool early = raises_ && rows != rows_of(info.super);

@@ -191,6 +191,7 @@ Result<TargetInfo> prepare(PageStore& head, const TargetOptions& options,
                            const std::byte (&node_uuid)[16], Entropy& entropy) {
   PageMemory memory(kHeadPages);
   VARVE_TRY(const Opened opened, open_head(head, memory, options, node_uuid));
+  if (options.blank_only && !opened.blank) return Status::invalid("it is not blank any more");
   const bool anew = opened.blank || options.anew;
   VARVE_RETURN_IF_ERROR(fill_holes(head, options, anew));
   if (anew) return format(head, memory, options, node_uuid, entropy);

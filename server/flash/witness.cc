@@ -91,7 +91,8 @@ void witness_now(std::span<WitnessNow> targets, uint32_t boot_generation, bool r
     }
     // It was there when this start began, or it would not work now.
     if (is_open(one.witness)) one.witness.missed.back().end = boot_generation;
-    if (recovering || one.owed) continue;
+    const bool is_owed = one.kept > 0 && one.kept + 1 >= one.witness.from;
+    if (recovering || is_owed) continue;
     if (unknown_start(one.witness, working) == 0) one.witness.missed.clear();
   }
 }

@@ -14,11 +14,10 @@ std::vector<flash::WitnessNow> witnesses(const Node& node, const MetricSnapshot&
     const NodeTarget& target = node.targets[t];
     const std::string label = "target=\"" + std::to_string(t) + "\"";
     const int64_t ok = sum.number("varve_target_ok_shards", label);
-    // Records of before it was formatted were kept for the one whose place it has.
     const int64_t kept = sum.number("varve_target_kills_missed", label);
     all.push_back({.witness = target.witness,
                    .works = ok == static_cast<int64_t>(node.config.shards),
-                   .owed = kept > 0 && kept >= target.witness.from,
+                   .kept = static_cast<uint32_t>(kept),
                    .drained = target.drained});
   }
   return all;

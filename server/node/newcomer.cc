@@ -12,9 +12,9 @@ Failure not_blank(const Newcomer& newcomer, const flash::TargetLook& seen) {
   const flash::TargetInfo& old = newcomer.old.info;
   const bool is_old =
       std::memcmp(seen.target_uuid, old.super.target_uuid, sizeof(seen.target_uuid)) == 0;
-  Failure failure = refusal(newcomer.index, old.path,
-                            Status::invalid(is_old ? "it is the one that failed"
-                                                   : "it is one that this node had"));
+  Failure failure = refusal(
+      newcomer.index, old.path,
+      Status::invalid(is_old ? "it is the one to be replaced" : "it is one that this node had"));
   failure.text += ", with uuid " + to_hex(seen.target_uuid) +
                   "; put a blank drive there, or erase the first MiB of this one to use it as a "
                   "blank one";
@@ -91,12 +91,10 @@ Failure format_newcomer(const Newcomer& newcomer, const std::byte (&uuid)[16],
   VARVE_ASSERT(info != nullptr);
   flash::TargetOptions options = newcomer.options();
   options.generations = generations;
+  options.blank_only = true;  // another one may have been put there since
   std::memcpy(options.uuid, uuid, sizeof(options.uuid));
   auto made = flash::prepare_target(options, newcomer.identity.node_uuid, entropy);
   if (!made) return refusal(newcomer.index, options.file.path, made.error());
-  if (!made->formatted_now) {  // another one was put there since
-    return refusal(newcomer.index, options.file.path, Status::invalid("it is not blank any more"));
-  }
   *info = *std::move(made);
   return {};
 }

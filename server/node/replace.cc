@@ -5,7 +5,6 @@
 // void once its asker has given up, so that no core opens what a later call has put there; a call
 // that comes again goes on where the one before ended.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cinttypes>
 #include <cstring>
@@ -29,11 +28,19 @@ struct AskReplaceable {
   void on_core() { why = shard->replaceable(target); }
 };
 
+// Of a core that has taken it.
+bool has_failed(const Shard& shard, uint32_t target) {
+  return shard.replaceable(target).code() != Code::kInvalid;  // "it works", also while it is read
+}
+
 struct AskWorks {
   Shard* shard;
   uint32_t target;
-  bool works = false;
-  void on_core() { works = shard->flash().target_ok(target); }
+  bool works = false, failed = false;
+  void on_core() {
+    works = shard->flash().target_ok(target);
+    failed = has_failed(*shard, target);
+  }
 };
 
 struct AskGenerations {
@@ -46,7 +53,7 @@ struct TakeTarget {
   const Node* node;
   ShardThread* thread;
   flash::TargetInfo info;
-  std::shared_ptr<std::atomic<bool>> wanted;
+  Nanos until_ns;
   Status status = {};
 
   bool has_it() const {
@@ -55,12 +62,13 @@ struct TakeTarget {
     return thread->shard->flash().target_key(info.super.target_index) == key;
   }
   void on_core() {
-    if (!*wanted) return;
+    if (node->clock.now_ns() >= until_ns) return;
     const uint32_t index = info.super.target_index;
     status = thread->shard->replaceable(index);
     if (has_it()) {  // an earlier call came so far
-      const bool failed = status.ok();
-      status = failed ? Status::invalid("it failed since it was taken in") : Status();
+      status = has_failed(*thread->shard, index)
+                   ? Status::invalid("it failed since it was taken in")
+                   : Status();
       return;
     }
     if (!status.ok()) return;
@@ -92,6 +100,11 @@ std::optional<Refusal> NodeIngress::refuse_replace(const control::TargetName& na
     return Refusal::state(text + (target.draining ? ", is being drained: wait until it is empty"
                                                   : ", works: fail or drain it first"));
   }
+  if (!target.drained && !target.failed_now && !target.coming && row(name.index).shards_ok > 0) {
+    return Refusal::state(text +
+                          ", failed for some cores only, others read it still: fail it "
+                          "first, which says what that would cost");
+  }
   if (target.drain_set) {
     return Refusal::state(text +
                           ", is drained by --drain-target; restart without that setting, with the "
@@ -99,8 +112,9 @@ std::optional<Refusal> NodeIngress::refuse_replace(const control::TargetName& na
   }
   if (!path.empty() && !same_place(path, place)) {
     return Refusal::state(
-        text + ", has that path in the settings of this node: put the blank drive under it, or "
-               "stop the node, give " +
+        text +
+        ", has that path in the settings of this node: put the blank drive under it, or "
+        "stop the node, give " +
         path + " in its place there, and start it again");
   }
   if (node_.config.faults.stuck_target == name.index) {
@@ -124,8 +138,8 @@ std::optional<Refusal> NodeIngress::vacate(uint32_t target, const Until& until) 
     if (why.ok()) return std::nullopt;
     if (vacant.left_ns() == 0) {
       return Refusal::of(Code::kTimedOut,
-                         "target " + std::to_string(target) + " cannot be replaced yet: " +
-                             why.what() +
+                         "target " + std::to_string(target) +
+                             " cannot be replaced yet: " + why.what() +
                              "; try again later, or restart with the blank drive in its place");
     }
     rest();
@@ -136,6 +150,11 @@ std::optional<Refusal> NodeIngress::vacate(uint32_t target, const Until& until) 
 std::optional<Refusal> NodeIngress::bring_in(const Newcomer& newcomer, uint64_t capacity_bytes,
                                              const Until& until) {
   NodeTarget& target = node_.targets[newcomer.index];
+  if (until.left_ns() == 0) {
+    return Refusal::of(Code::kTimedOut,
+                       "the time of the call is over; nothing was changed but that "
+                       "the old drive counts as failed; ask again");
+  }
   std::byte uuid[16];
   node_.entropy.fill(uuid);
   {
@@ -168,17 +187,17 @@ std::optional<Refusal> NodeIngress::hand_over(uint32_t index, const Until& until
   const std::string again = "; ask again, it goes on where it ended";
   for (uint32_t s = 0; s < node_.threads.size(); ++s) {
     while (true) {
-      auto wanted = std::make_shared<std::atomic<bool>>(true);
-      auto told = ask(s, TakeTarget{&node_, node_.threads[s].get(), info, wanted}, until);
-      *wanted = false;
+      auto told = ask(s, TakeTarget{&node_, node_.threads[s].get(), info, until.at_ns}, until);
       if (!told) return Refusal::of(told.refusal().code, told.refusal().text + again);
       if (told->status.ok()) break;
       const std::string what = "shard " + std::to_string(s) + " cannot take target " +
                                std::to_string(index) + ", " + info.path + ": " +
                                told->status.what() + errno_suffix(told->status.errno_value());
-      if (told->status.code() != Code::kUnavailable) {
+      const Code code = told->status.code();
+      if (code == Code::kInvalid || code == Code::kIo) {
         return Refusal::state(what + "; put another blank drive there and ask again");
       }
+      if (code != Code::kUnavailable) return Refusal::of(code, what + again);
       if (until.left_ns() == 0) return Refusal::of(Code::kTimedOut, what + again);
       rest();
     }
@@ -210,6 +229,11 @@ std::optional<Refusal> NodeIngress::settle_in(uint32_t target, const Until& unti
     if (asked && asked->works) {
       ++s;
       continue;
+    }
+    if (asked && asked->failed) {
+      return Refusal::state("target " + std::to_string(target) +
+                            " was replaced, and its new drive failed too; put another blank one "
+                            "there and ask again");
     }
     if (!asked || until.left_ns() == 0) {
       return Refusal::of(Code::kTimedOut,
@@ -257,6 +281,7 @@ control::Answer<control::Target> NodeIngress::target_replace(const control::Targ
   const std::lock_guard<std::mutex> lock(node_.mutex);
   target.failed_now = false;  // the cores know more
   if (late) return *late;
+  target.coming.reset();
   control::Target out = row(name.index);  // of a second ago, but for this
   out.state = control::TargetState::kOk;
   out.shards_ok = out.shards;

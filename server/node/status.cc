@@ -40,8 +40,8 @@ std::string lost_text(const Status& why) {
   const size_t end = std::min(what.find("; "), what.size());
   return "it could not be used at the start: " + what.substr(0, end) +
          errno_suffix(why.errno_value()) +
-         (end < what.size() ? what.substr(end) + ", or bring a blank one, and restart"
-                            : "; bring it back, or a blank one, and restart");
+         (end < what.size() ? what.substr(end) + ", and restart, or replace it by a blank one"
+                            : "; bring it back and restart, or replace it by a blank one");
 }
 
 // Cause and remedy of a state that is not as it should be.
@@ -62,8 +62,8 @@ std::string why_text(const control::Target& target, const NodeTarget& of) {
                  : "it is empty; what is in its place at the next start is formatted and used";
     case control::TargetState::kFailed:
       if (of.coming) {
-        return "another drive was formatted for its place, and is still being taken in, or failed "
-               "as well; wait, or replace it again";
+        return "another drive was formatted for its place, and not every core has it; ask for the "
+               "replacement again: it goes on where it ended, or says what failed";
       }
       return "it failed in this run: what parity covers is rebuilt, the rest is away; check the "
              "drive and restart, or replace it";

@@ -20,10 +20,11 @@ struct NodeTarget {
   bool drain_late = false;  // it began in this run: pushes of before may still bring fragments
   uint64_t drain_round = 0;  // ... when main had begun this round of its looks (Node::round)
   bool failed_now = false;   // the operator declared it failed: the cores know, or will soon
-  bool drained = false;    // it was emptied: it may be taken out or is not there, nobody misses it
-  // Another drive has been formatted for its place in this run: cores take it, or have taken it.
+  bool drained = false;  // it was emptied: it may be taken out or is not there, nobody misses it
+  // Another drive has been formatted for its place in this run, and does not work for all cores
+  // yet.
   std::optional<flash::TargetInfo> coming = {};
-  uint64_t replaced = 0;  // times, in this run
+  uint64_t replaced = 0;   // times, in this run
   flash::Witness witness;  // as it stands in the list
 };
 

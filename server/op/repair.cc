@@ -232,6 +232,7 @@ void RepairTable::end_pass() {
   }
   const bool full = pass_.left[static_cast<uint32_t>(RepairOutcome::kNoSpace)] > 0;
   pause_ns_ = std::clamp(pause_ns_ * 2, kPauseMin, full ? kPauseFullMax : kPauseMax);
+  if (thin_again_) pause_ns_ = kPauseMin;  // there is more hope than when this pass began
   paused_until_ns_ = context_.reactor.now_ns() + pause_ns_;
   say_end();
 }

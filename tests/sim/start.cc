@@ -81,8 +81,8 @@ bool World::can_replace(uint32_t target) const {
 void World::replace_now(uint32_t target) {
   VARVE_ASSERT(can_replace(target), target);
   note(0x2E91 + target);
-  const std::unique_ptr<MemoryPlatter> old = std::exchange(
-      platters_[target], std::make_unique<MemoryPlatter>(options_.target_bytes));
+  const std::unique_ptr<MemoryPlatter> old =
+      std::exchange(platters_[target], std::make_unique<MemoryPlatter>(options_.target_bytes));
   if (random_.chance(300)) {  // a stranger's
     const ByteSpan bytes = platters_[target]->bytes();
     std::copy(old->bytes().begin() + bytes_of(flash::kHeadPages), old->bytes().end(),
@@ -158,10 +158,8 @@ void World::see_missed() {
   const uint32_t works = works_all();
   for (uint32_t t = 0; t < options_.targets; ++t) {
     flash::WitnessNow now{.witness = witnesses_[t], .works = (works >> t & 1) != 0};
-    uint32_t kept = 0;
     for (const auto& shard : life_->shards)
-      kept = std::max(kept, shard->flash().usage(t).kills_missed);
-    now.owed = kept > 0 && kept >= now.witness.from;
+      now.kept = std::max(now.kept, shard->flash().usage(t).kills_missed);
     now.drained = (drained_ >> t & 1) != 0;
     all.push_back(now);
   }

@@ -299,7 +299,7 @@ Status Rig::replace(uint32_t target, Blank blank, uint32_t shard) {
   formatted.index = target;
   formatted.geometry = {options.slices, options.segment_pages};
   formatted.boot_generation = super(target).boot_generation;
-  formatted.generations = of.flash->generations();
+  formatted.generations = formatted_with ? *formatted_with : of.flash->generations();
   VARVE_TRY(infos_[target], prepare_platter(*platters_[target], formatted, node_uuid_, entropy_));
   MemoryDeviceOptions memory;
   memory.name = formatted.file.path;

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -58,7 +59,7 @@ class FakeUser final : public FlashUser {
   Flash* flash = nullptr;
   std::map<BlockId, Known> known;
   std::set<BlockId> evicted, lost, pinned;
-  std::set<DropReason> reasons;  // of lost
+  std::set<DropReason> reasons;            // of lost
   std::vector<uint32_t> failed, replaced;  // targets, in the order told
   std::vector<FragmentInfo> told;
   std::map<BlockId, Attempt> killed;  // the limits of records, those of this start included
@@ -99,6 +100,7 @@ class Rig {
   // A blank drive, or one that is blank in its first MiB only, in the place of one that failed.
   enum class Blank : uint8_t { kWhole, kFirstMib };
   Status replace(uint32_t target, Blank blank = Blank::kWhole, uint32_t shard = 0);
+  std::optional<Generations> formatted_with;  // what replace() knew when it formatted; else all
   bool running() const { return !shards_.empty(); }
 
   bool step();  // one turn of each shard, or time moves on; false: nothing left to happen

@@ -114,8 +114,18 @@ TEST(Witness, OneThatWasPutInDuringThisStartHasMissedNothingOnceItWorks) {
 // The records end what may still lie there, and stand on the others.
 TEST(Witness, OneForWhichRecordsAreKeptNeedsTheOthersForGood) {
   const WitnessNow works{.works = true};
-  const WitnessNow back{.witness = {.missed = {{4, 0}}}, .works = true, .owed = true};
+  const WitnessNow back{.witness = {.missed = {{4, 0}}}, .works = true, .kept = 4};
   EXPECT_EQ(missed_after({works, back}), (std::vector<Missed>{kNone, {{4, 9}}}));
+}
+
+// A record names a place, which another drive has now: none of what it ends is on that, unless it
+// was put in during the very start of the purge, before that purge.
+TEST(Witness, RecordsOfBeforeItWasMadeAreNotKeptForIt) {
+  const WitnessNow works{.works = true};
+  WitnessNow back{.witness = {.from = 6, .missed = {{5, 7}}}, .works = true, .kept = 4};
+  EXPECT_EQ(missed_after({works, back}), (std::vector<Missed>{kNone, kNone}));
+  back.kept = 5;
+  EXPECT_EQ(missed_after({works, back}), (std::vector<Missed>{kNone, {{5, 7}}}));
 }
 
 TEST(Witness, WhatWasMissedAgainStandsBesideWhatWasMissedBefore) {

@@ -32,7 +32,7 @@ class NodeMisses : public testing::Test {
 
   struct Numbers {
     int64_t ok[3] = {2, 2, 2};
-    int64_t owed[3] = {};
+    int64_t kept[3] = {};
     int64_t recovering = 0;
     uint32_t counted = 2;
   };
@@ -44,7 +44,7 @@ class NodeMisses : public testing::Test {
     for (uint32_t t = 0; t < 3; ++t) {
       const std::string label = "target=\"" + std::to_string(t) + "\"";
       put("varve_target_ok_shards", label, numbers.ok[t]);
-      put("varve_target_kills_missed", label, numbers.owed[t]);
+      put("varve_target_kills_missed", label, numbers.kept[t]);
     }
     put("varve_recovering", "", numbers.recovering);
     testing::internal::CaptureStderr();
@@ -105,7 +105,7 @@ TEST_F(NodeMisses, OneThatIsBackKnowsWhenAllWasFoundAndNoRecordIsKeptForIt) {
   restart(4);
   const std::string back = see({.recovering = 1});
   EXPECT_NE(back.find("takes purges again"), std::string::npos) << back;
-  EXPECT_EQ(see({.owed = {0, 3, 0}}), "");
+  EXPECT_EQ(see({.kept = {0, 3, 0}}), "");
   EXPECT_EQ(missed(), 2u);
   EXPECT_NE(see({}).find("knows of every purge again"), std::string::npos);
   EXPECT_EQ(missed(), 0u);
@@ -116,7 +116,7 @@ TEST_F(NodeMisses, RecordsOfBeforeItWasMadeAreNotKeptForIt) {
   see({.ok = {2, 1, 2}});
   restart(4);
   node_->targets[1].witness.from = 3;
-  EXPECT_NE(see({.owed = {0, 2, 0}}).find("knows of every purge again"), std::string::npos);
+  EXPECT_NE(see({.kept = {0, 1, 0}}).find("knows of every purge again"), std::string::npos);
 }
 
 TEST_F(NodeMisses, NobodyLearnsFromThoseThatMissedToo) {

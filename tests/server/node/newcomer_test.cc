@@ -67,7 +67,7 @@ class Newcomers : public testing::Test {
 TEST_F(Newcomers, TheOldOneIsRefusedByName) {
   const Failure failure = look();
   ASSERT_FALSE(failure.ok());
-  EXPECT_NE(failure.text.find("it is the one that failed"), std::string::npos) << failure.text;
+  EXPECT_NE(failure.text.find("it is the one to be replaced"), std::string::npos) << failure.text;
   EXPECT_NE(failure.text.find("first MiB"), std::string::npos);
   EXPECT_EQ(format().exit_code, kExitTargetRefused) << "and left as it is";
   EXPECT_TRUE(prepare().ok());
