@@ -154,15 +154,15 @@ class Run {
 
   // The last life has no target faults: what was out of reach in the others is back.
   void live(Nanos duration, bool may_fault = true) {
-    const Nanos until = world_.now_ns() + duration;
+    lives_until_ns_ = world_.now_ns() + duration;
     std::vector<Nanos> faults_ns;
     if (may_fault && world_.options().target_faults && setup_.chance(700)) {
       for (uint32_t i = fault_count(); i > 0; --i)
         faults_ns.push_back(world_.now_ns() + setup_.below(duration));
     }
     std::vector<std::pair<Nanos, uint32_t>> stuck;  // until when, which target
-    while (world_.now_ns() < until) {
-      turn_for(std::min<Nanos>(5 * kMillisecond, until - world_.now_ns()));
+    while (world_.now_ns() < lives_until_ns_) {
+      turn_for(std::min<Nanos>(5 * kMillisecond, lives_until_ns_ - world_.now_ns()));
       truth_.look();
       watch_drain(may_fault);
       if (operates_) operate();
@@ -293,18 +293,21 @@ class Run {
     }
   }
 
-  // One that failed is declared failed, and another has its place when all are through with it.
+  // One that failed is declared failed, and another has its place when all are through with it: not
+  // before the shards have seen that recovery is over, which they look for each second.
   void replace() {
     if (!replacing_) {
       const auto target = static_cast<uint32_t>(replaces_.below(world_.options().targets));
-      if (!world_.faulted(target) || !replaces_.chance(300)) return;
+      if (!world_.faulted(target) || !replaces_.chance(100)) return;
       world_.give_up(target);
       replacing_ = target;
+      lives_until_ns_ = std::max(lives_until_ns_, world_.now_ns() + 2500 * kMillisecond);
     }
     if (!world_.can_replace(*replacing_)) return;
     truth_.target_replaced(*replacing_);
     world_.replace_now(*replacing_);
     ++result_.replaced_targets;
+    lives_until_ns_ = world_.now_ns() + replaces_.between(50, 600) * kMillisecond;
     if (drained_ == replacing_) {
       drained_.reset();
       emptied_ = false;
@@ -541,6 +544,7 @@ class Run {
   std::optional<uint32_t> drained_;  // a target that is being drained, or was
   bool emptied_ = false;             // it was
   std::optional<uint32_t> replacing_;
+  Nanos lives_until_ns_ = 0;
   RunResult result_;
 };
 
