@@ -55,8 +55,9 @@ void PurgeLog::started() {
   for (Purge& purge : purges_) {
     if (purge.boot == world_.boots()) continue;  // begun while this life recovered
     const bool known = purge.settled || (purge.knowing & here) != 0;
-    const bool demanded =
-        purge.done && !purge.settled && (purge.knowing & ~world_.drained_targets()) != 0;
+    // Of drives that were blank at this start nothing can come back.
+    const bool demanded = purge.done && !purge.settled && world_.present_old() != 0 &&
+                          (purge.knowing & ~world_.drained_targets()) != 0;
     world_.expect(!exact_ || !demanded || (purge.knowing & world_.present()) != 0,
                   "I10 a start without any target that knows of a purge");
     if (purge.done && known) {

@@ -186,6 +186,13 @@ uint32_t World::present() const {
   return targets;
 }
 
+uint32_t World::present_old() const {
+  uint32_t targets = present();
+  for (uint32_t t = 0; t < options_.targets; ++t)
+    targets &= witnesses_[t].from == list_.boot_generation ? ~(1u << t) : ~0u;
+  return targets;
+}
+
 uint32_t World::works_all() const {
   VARVE_ASSERT(alive());
   uint32_t targets = present();

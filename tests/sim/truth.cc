@@ -102,19 +102,19 @@ void Truth::see(const Sighting& sighting, Known& known) {
 // Placement: no two fragments of a block on one target. And k of them, or nobody may see it.
 void Truth::check_seen(const BlockId& block, const Known& known) const {
   uint32_t targets = 0;
+  // A start may find a copy that was given up, or rot, and has a moment to do without it.
+  const bool found = boot_ > 1 && world_.now_ns() < spread_until_ns_;
   for (uint32_t p = 0; p < kWidthMax; ++p) {
     if ((known.seen >> p & 1) == 0 || known.away || world_.faulted(known.places[p].target))
       continue;
     const uint32_t target = 1u << known.places[p].target;
-    // A start may find a copy that was given up, and has a moment to do without it.
-    const bool found = boot_ > 1 && world_.now_ns() < spread_until_ns_;
     world_.expect((targets & target) == 0 || found,
                   "two fragments of " + named(block) + " on one target");
     targets |= target;
   }
   const bool few = known.settled && known.seen != 0 && !known.away &&
                    !enough(static_cast<uint32_t>(std::popcount(known.seen)));
-  world_.expect(!few || world_.any_fault(), "I2 too few fragments make a block: " + named(block));
+  world_.expect(!few || found || world_.any_fault(), "I2 too few fragments make a block: " + named(block));
 }
 
 // I10: what was purged is not there, whoever looks.

@@ -163,6 +163,7 @@ class World {
   uint32_t boots() const { return boots_; }
   Nanos booted_ns() const { return booted_ns_; }
   uint32_t present() const;    // bits of targets: they are there in this life, sound or not
+  uint32_t present_old() const;  // those that were not formatted in this start
   uint32_t works_all() const;  // ... and work now, for all shards
   uint32_t drained_targets() const { return drained_; }
   uint64_t refused_starts() const { return refused_starts_; }  // stale ones
