@@ -91,14 +91,14 @@ std::optional<Refusal> NodeIngress::refuse_replace(const control::TargetName& na
   const NodeTarget& target = node_.targets[name.index];
   const std::string& place = target.info.path;
   const std::string text = "target " + std::to_string(name.index) + ", " + place;
+  if (works(name.index) && !target.drained) {
+    return Refusal::state(text + (target.draining ? ", is being drained: wait until it is empty"
+                                                  : ", works: fail or drain it first"));
+  }
   if (node_.view.at_ns == 0 ||
       node_.view.degraded[static_cast<uint8_t>(DegradedReason::kRecovering)]) {
     return Refusal::of(Code::kUnavailable,
                        "the node still rebuilds its index; try again when it serves");
-  }
-  if (works(name.index) && !target.drained) {
-    return Refusal::state(text + (target.draining ? ", is being drained: wait until it is empty"
-                                                  : ", works: fail or drain it first"));
   }
   if (!target.drained && !target.failed_now && !target.coming && row(name.index).shards_ok > 0) {
     return Refusal::state(text +

@@ -330,7 +330,7 @@ TEST_F(ControlOfANode, FailsATargetAndBlocksStayHits) {
   replace.set_index(0);
   const grpc::Status same = ask(&Stub::ReplaceTarget, replace, &replaced);
   EXPECT_EQ(same.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_NE(same.error_message().find("it is the one that failed"), std::string::npos);
+  EXPECT_NE(same.error_message().find("it is the one to be replaced"), std::string::npos);
   replace.set_path("/nowhere/else");
   const grpc::Status elsewhere = ask(&Stub::ReplaceTarget, replace, &replaced);
   EXPECT_EQ(elsewhere.error_code(), grpc::FAILED_PRECONDITION);

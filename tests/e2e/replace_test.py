@@ -70,7 +70,7 @@ class ReplaceTest(unittest.TestCase):
         self.assertEqual(self.kvctl("targets", "fail", "1").returncode, 0)
         refused = self.kvctl("targets", "replace", "1")
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("it is the one that failed", refused.stdout + refused.stderr)
+        self.assertIn("it is the one to be replaced", refused.stdout + refused.stderr)
         os.rename(self.target, self.target + ".old")
         taken = self.kvctl("targets", "replace", "1")
         self.assertEqual(taken.returncode, 0, taken.stdout + taken.stderr)
