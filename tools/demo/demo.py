@@ -329,8 +329,10 @@ def check(options):
     if options.trace and not os.path.exists(options.trace):
         raise Failure(f"there is no {options.trace}")
     if options.json:
-        with open(options.json, "a", encoding="utf-8"):
-            pass
+        folder = os.path.dirname(os.path.abspath(options.json))
+        file = options.json if os.path.exists(options.json) else folder
+        if not os.path.isdir(folder) or os.path.isdir(options.json) or not os.access(file, os.W_OK):
+            raise Failure(f"{options.json} cannot be written")
     if options.data:
         os.makedirs(options.data, exist_ok=True)
         if os.listdir(options.data):
@@ -342,7 +344,8 @@ def check(options):
 def main():
     options = options_of(sys.argv[1:])
     for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, interrupt)
+        if signal.getsignal(name) is not signal.SIG_IGN:  # as nohup leaves it
+            signal.signal(name, interrupt)
     try:
         check(options)
         return 0 if options.check else Run(options).run()

@@ -112,9 +112,14 @@ Status Worker::make_ids(const TraceRequest& request) {
 }
 
 RequestReport Worker::play(const TraceRequest& request, const OnGranted& on_granted) {
-  const uint64_t before = client_->counters().rebuilt_extents;
+  // Late ones that a hedge brought were not lost.
+  const auto lost_extents = [this] {
+    const ClientCounters counters = client_->counters();
+    return counters.rebuilt_extents - counters.hedges_won;
+  };
+  const uint64_t before = lost_extents();
   RequestReport report = play_to_its_end(request, on_granted);
-  report.rebuilt_extents = client_->counters().rebuilt_extents - before;
+  report.rebuilt_extents = lost_extents() - before;
   return report;
 }
 

@@ -41,7 +41,7 @@ struct RequestReport {
   bool matched = false;          // hit_blocks are of the first match, before own blocks could hit
   uint32_t recovering_asks = 0;  // short matches while the daemon recovered, asked again
   Nanos recovering_ns = 0;       // until the last of them
-  uint64_t rebuilt_extents = 0;  // that came as the rest of their stripe
+  uint64_t rebuilt_extents = 0;  // lost ones that came as the rest of their stripe
   uint64_t pulled_bytes = 0, pushed_bytes = 0;
   Nanos pull_ns = 0, first_layer_ns = 0;
   Nanos push_ns = 0;            // without the time in which on_granted held it
