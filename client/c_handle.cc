@@ -45,9 +45,10 @@ const char* Handle::Call::why() const {
 
 Handle::Handle(const ClientOptions& options) : options_(options) {}
 
-Status Handle::open(const ClientOptions& options, std::unique_ptr<Handle>& out) {
+Status Handle::open(const ClientOptions& options, std::unique_ptr<Handle>& out,
+                    std::unique_ptr<Resolver> resolver) {
   std::unique_ptr<Handle> handle(new Handle(options));
-  VARVE_TRY(handle->client_, Client::open(options, handle.get()));
+  VARVE_TRY(handle->client_, Client::open(options, handle.get(), std::move(resolver)));
   out = std::move(handle);
   return Status();
 }

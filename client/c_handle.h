@@ -63,7 +63,8 @@ class Handle final : public varve_client, private EventWatch {
    private:
     Handle* handle_ = nullptr;
   };
-  static Status open(const ClientOptions& options, std::unique_ptr<Handle>& out);
+  static Status open(const ClientOptions& options, std::unique_ptr<Handle>& out,
+                     std::unique_ptr<Resolver> resolver = nullptr);
   ~Handle() override;
   bool is_forked() const { return mark_.is_forked(); }
   Status close();

@@ -15,9 +15,9 @@
 #include <set>
 #include <thread>
 
+#include "client/name_thread.h"
 #include "client/varve.h"
 #include "client/wait.h"
-#include "common/fabric/address.h"
 #include "common/reactor/io.h"
 
 namespace varve {
@@ -33,12 +33,12 @@ struct Command {
   std::function<void()> call;
 };
 
-class ThreadedClient final : public Client {
+class ThreadedClient final : public Client, private NameUser {
  public:
   ThreadedClient(const ClientOptions& options, EventWatch* watch)
       : options_(options), watch_(watch) {}
   ~ThreadedClient() override;
-  Status start();
+  Status start(std::unique_ptr<Resolver> resolver);
 
   Status wait_ready(Nanos timeout_ns) override;
   Result<FormatId> format(const Format& format) override;
@@ -77,6 +77,7 @@ class ThreadedClient final : public Client {
   static bool terminal(const Event& e) {
     return e.kind != Event::Kind::kLayer && e.kind != Event::Kind::kReserved;
   }
+  void on_looked_up(Result<std::vector<std::string>> found) override;
   Result<std::unique_ptr<ClientCore>> open_core();
   void pump();
   void post(std::function<void()> call) const;
@@ -97,6 +98,7 @@ class ThreadedClient final : public Client {
   std::unique_ptr<IoBackend> io_;
   std::unique_ptr<Reactor> reactor_;
   std::unique_ptr<ClientCore> core_;
+  std::unique_ptr<NameThread> names_;  // null: the address is a number
   std::thread thread_;
   Pump pump_;
   std::map<OpId, OpId> core_ops_;  // ours -> core's; the client's thread only
@@ -123,16 +125,16 @@ class ThreadedClient final : public Client {
 // thread throws ends the whole process.
 Result<std::unique_ptr<ClientCore>> ThreadedClient::open_core() {
   try {
-    return ClientCore::open(env_, *reactor_, options_);
+    const Names names = names_ == nullptr ? Names::kAsGiven : Names::kLookedUp;
+    return ClientCore::open(env_, *reactor_, options_, names);
   } catch (const std::bad_alloc&) {
     return Status::internal("client: no memory for scratch (parity, rebuild, bounce)");
   }
 }
 
-Status ThreadedClient::start() {
+Status ThreadedClient::start(std::unique_ptr<Resolver> resolver) {
   VARVE_ASSERT(event_fd_ < 0 && core_ == nullptr);
-  // Here, in the caller's thread: in the reactor's it would hold up deadlines and fences (C3).
-  VARVE_TRY(options_.address, numeric_address(options_.address));
+  VARVE_TRY(const AddressKind kind, address_kind(options_.address));
   event_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (event_fd_ < 0) return Status::io("client: eventfd", errno);
   pid_ = getpid();
@@ -143,6 +145,11 @@ Status ThreadedClient::start() {
   io_ = std::move(choice.backend);
   reactor_ = std::make_unique<Reactor>(clock_, io_.get(), ReactorOptions{});
   pump_.client = this;
+  if (kind == AddressKind::kName) {
+    if (resolver == nullptr) resolver = make_system_resolver();
+    NameUser& user = *this;
+    names_ = std::make_unique<NameThread>(std::move(resolver), user);
+  }
   Status opened;
   std::mutex ready_mutex;
   std::condition_variable ready;
@@ -163,6 +170,7 @@ Status ThreadedClient::start() {
     }
     if (!ok) return;
     core_->notify(pump_);
+    reactor_->make_ready(pump_);  // for what it has to say already
     reactor_->run();
     core_.reset();
   });
@@ -176,6 +184,7 @@ Status ThreadedClient::start() {
 ThreadedClient::~ThreadedClient() {
   if (thread_.joinable()) {
     if (getpid() == pid_) {
+      if (names_ != nullptr) names_->stop();  // so that nothing is posted behind this:
       post([this] {
         closing_ = true;
         core_->close();
@@ -185,6 +194,7 @@ ThreadedClient::~ThreadedClient() {
     } else {
       // After fork there is no such thread, and what it owned stands as it stood: left alone.
       thread_.detach();
+      static_cast<void>(names_.release());
       static_cast<void>(core_.release());
       static_cast<void>(reactor_.release());
       static_cast<void>(io_.release());
@@ -194,7 +204,12 @@ ThreadedClient::~ThreadedClient() {
   if (event_fd_ >= 0) close(event_fd_);
 }
 
+void ThreadedClient::on_looked_up(Result<std::vector<std::string>> found) {
+  post([this, found = std::move(found)] { core_->looked_up(found); });
+}
+
 void ThreadedClient::pump() {
+  if (core_->take_lookup()) names_->ask(options_.address);
   Event event;
   while (core_->next_event(event)) {
     const auto found = our_ops_.find(event.op);
@@ -468,9 +483,10 @@ ClientCounters ThreadedClient::counters() const {
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options, EventWatch* watch) {
+Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options, EventWatch* watch,
+                                             std::unique_ptr<Resolver> resolver) {
   auto client = std::make_unique<ThreadedClient>(options, watch);
-  VARVE_RETURN_IF_ERROR(client->start());
+  VARVE_RETURN_IF_ERROR(client->start(std::move(resolver)));
   return std::unique_ptr<Client>(std::move(client));
 }
 

@@ -107,10 +107,10 @@ void PieceSend::put(const BoundLayout& layout, const Bounce::Bytes& of, Columns&
   }
 }
 
-Core::Core(Env& env, Reactor& reactor, const ClientOptions& options)
+Core::Core(Env& env, Reactor& reactor, const ClientOptions& options, Names names)
     : reactor_(reactor),
       options_(options),
-      session_(env, reactor, options_, *this),
+      session_(env, reactor, options_, *this, names),
       pieces_(kPieceSendsMax),
       parity_scratch_(options.parity_scratch_bytes),
       rebuild_scratch_(options.rebuild_scratch_bytes),

@@ -143,7 +143,7 @@ struct PieceSend {
 
 class Core final : public ClientCore, private SessionUser {
  public:
-  Core(Env& env, Reactor& reactor, const ClientOptions& options);
+  Core(Env& env, Reactor& reactor, const ClientOptions& options, Names names);
   ~Core() override;
   void start() { session_.start(); }
 
@@ -167,6 +167,10 @@ class Core final : public ClientCore, private SessionUser {
   Result<OpId> purge(PurgeRequest request) override;
   bool next_event(Event& out) override;
   void notify(Task& task) override { listener_ = &task; }
+  bool take_lookup() override { return session_.take_lookup(); }
+  void looked_up(Result<std::vector<std::string>> numbers) override {
+    session_.looked_up(std::move(numbers));
+  }
   bool done(OpId op) const override { return ops_.find(op) == ops_.end(); }
   SessionState state() const override { return session_.state(); }
   Status last_error() const override { return session_.last_error(); }

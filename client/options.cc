@@ -34,25 +34,25 @@ Status check_options(const ClientOptions& o) {
     return Status::invalid("client: reconnect_ns_min and _max are out of order");
   }
   if (o.ping_interval_ns == 0) return Status::invalid("client: ping_interval_ns is above 0");
+  if (o.lookup_ns_min == 0) return Status::invalid("client: lookup_ns_min is above 0");
   return Status();
 }
 
-// TCP looks a name up where it connects, in the reactor's turn, for as long as the resolver takes.
-Status check_address(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  const bool number = host.find_first_not_of("0123456789.") == std::string::npos;
-  if (host.empty() || number || host.front() == '[' || host == "localhost") return Status();
+// TCP would look a name up where it connects, in the reactor's turn, for as long as that takes.
+Status check_address(const std::string& address, Names names) {
+  VARVE_TRY(const AddressKind kind, address_kind(address));
+  if (kind == AddressKind::kNumber || names == Names::kLookedUp) return Status();
   return Status::invalid("client: a core over TCP wants a number or localhost, no other name");
 }
 }  // namespace
 
 Result<std::unique_ptr<ClientCore>> ClientCore::open(Env& env, Reactor& reactor,
-                                                     const ClientOptions& options) {
+                                                     const ClientOptions& options, Names names) {
   VARVE_RETURN_IF_ERROR(check_options(options));
   if (std::string_view(env.fabric.name()) == "tcp") {
-    VARVE_RETURN_IF_ERROR(check_address(options.address));
+    VARVE_RETURN_IF_ERROR(check_address(options.address, names));
   }
-  auto core = std::make_unique<Core>(env, reactor, options);
+  auto core = std::make_unique<Core>(env, reactor, options, names);
   core->start();
   return std::unique_ptr<ClientCore>(std::move(core));
 }

@@ -41,11 +41,12 @@ bool is_expected(wire::FrameType type, wire::LaneKind lane) {
 }  // namespace
 
 ClientSession::ClientSession(Env& env, Reactor& reactor, const ClientOptions& options,
-                             SessionUser& user)
+                             SessionUser& user, Names names)
     : env_(env),
       reactor_(reactor),
       options_(options),
       user_(user),
+      endpoint_(options, names),
       encode_buffer_(kHeadBytesMax),
       encoder_(encode_buffer_),
       bulk_count_(options.bulk_lanes) {
@@ -70,26 +71,58 @@ void ClientSession::start() {
 
 void ClientSession::connect() {
   VARVE_ASSERT(open_lanes_ == 0 && !closed_, open_lanes_);
+  state_ = SessionState::kConnecting;
+  reported_ready_ = false;
+  connect_started_ns_ = reactor_.now_ns();
+  endpoint_.begin_round();
+  // Before the numbers are tried: where the daemon was, another one may be that must not have our
+  // token.
+  lookup_awaited_ = endpoint_.begin_lookup(connect_started_ns_);
+  lookup_wanted_ |= lookup_awaited_;
+  reactor_.arm(timer_, kTick);
+  user_.on_connecting();
+  if (!lookup_awaited_) open_urgent();
+}
+
+// One number of the round; without one, the end of it.
+void ClientSession::open_urgent() {
+  VARVE_ASSERT(open_lanes_ == 0 && !closed_, open_lanes_);
+  VARVE_ASSERT(state_ == SessionState::kConnecting);
   for (uint32_t i = 0; i <= bulk_count_; ++i)
     lanes_[i].link.reset();
-  state_ = SessionState::kConnecting;
+  lookup_awaited_ = false;
   dropping_ = false;
-  reported_ready_ = false;
   drop_cause_ = Status();
   refusal_.clear();
   connect_started_ns_ = reactor_.now_ns();
   heard_ns_ = connect_started_ns_;
   credit_owed_bytes_ = 0;
-  reactor_.arm(timer_, kTick);
-  user_.on_connecting();
+  if (!endpoint_.known()) {
+    drop_cause_ = endpoint_.failure();
+    return lanes_closed();
+  }
+  number_ = endpoint_.number();
   if (!open_lane(0)) lanes_closed();
+}
+
+void ClientSession::looked_up(Result<std::vector<std::string>> numbers) {
+  if (closed_) return;
+  const bool moved = endpoint_.on_looked_up(std::move(numbers), reactor_.now_ns());
+  if (moved && was_ready_) {
+    logf(LogLevel::kInfo, "client", "the daemon at %s has another address: %s",
+         options_.address.c_str(), endpoint_.number().c_str());
+  }
+  if (state_ == SessionState::kConnecting && lookup_awaited_) return open_urgent();
+  if (!moved || state_ != SessionState::kWaiting) return;
+  backoff_ns_ = options_.reconnect_ns_min;
+  connect();
 }
 
 bool ClientSession::open_lane(uint32_t index) {
   VARVE_ASSERT(index <= bulk_count_, index, bulk_count_);
   Lane& lane = lanes_[index];
   VARVE_ASSERT(!lane.open && state_ == SessionState::kConnecting, index);
-  auto link = env_.fabric.connect(reactor_, options_.address, options_.link);
+  auto link = env_.fabric.connect(reactor_, number_, options_.link);
   if (!link) {
     if (drop_cause_.ok()) drop_cause_ = link.error();
     return false;
@@ -316,17 +349,25 @@ void ClientSession::log_loss(bool was_ready) {
   losses_unlogged_ = 0;
 }
 
-// The last lane is fenced: tell the core, then wait and try again.
+// The last lane is fenced: try the next number, or tell the core, then wait and try again.
 void ClientSession::lanes_closed() {
   VARVE_ASSERT(open_lanes_ == 0, open_lanes_);  // F2, of every lane
+  if (!closed_ && !reported_ready_ && endpoint_.known() && endpoint_.next()) {
+    reactor_.arm(timer_, 0);
+    return;
+  }
   last_error_ = drop_cause_.ok() ? Status::unavailable("the daemon does not answer") : drop_cause_;
-  last_error_text_ =
-      options_.address + ": " + last_error_.what() + " (" + code_name(last_error_.code());
+  const bool by_name = endpoint_.known() && number_ != options_.address;
+  last_error_text_ = options_.address + (by_name ? " at " + number_ : "") + ": " +
+                     last_error_.what() + " (" + code_name(last_error_.code());
   if (last_error_.errno_value() != 0) {
     last_error_text_ += ", errno " + std::to_string(last_error_.errno_value());
   }
   last_error_text_ += ")";
   if (!refusal_.empty()) last_error_text_ += ": " + refusal_;
+  if (by_name && !endpoint_.failure().ok()) {
+    last_error_text_ += std::string("; ") + endpoint_.failure().what();
+  }
   if (reported_ready_) ++disconnects_;
   log_loss(reported_ready_);
   reported_ready_ = false;
@@ -352,6 +393,11 @@ void ClientSession::on_timer() {
   if (state_ == SessionState::kWaiting) return connect();
   if (state_ == SessionState::kClosed) return;
   reactor_.arm(timer_, kTick);
+  if (open_lanes_ == 0) {  // connecting: the answer is awaited, or the next number has its turn
+    VARVE_ASSERT(state_ == SessionState::kConnecting);
+    if (lookup_awaited_ && now - connect_started_ns_ <= options_.connect_ns_max) return;
+    return open_urgent();
+  }
   if (dropping_) return;
   if (state_ == SessionState::kConnecting) {
     if (now - connect_started_ns_ > options_.connect_ns_max) {

@@ -1,14 +1,16 @@
 // ClientSession: the lanes to one daemon, from connect to loss and back.
 //
-// Owns: the urgent lane and the bulk lanes, the handshake, pings, reconnect with backoff, pull
-// credit. Called by Core, which gets its frames. One thread. The session never decides about ops:
-// it says ready, lost and what arrived.
+// Owns: the urgent lane and the bulk lanes, the handshake, pings, reconnect with backoff to each
+// number of the daemon's name in turn, pull credit. Called by Core, which gets its frames. One
+// thread. The session never decides about ops: it says ready, lost and what arrived.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "client/endpoint.h"
 #include "client/varve.h"
 
 namespace varve {
@@ -37,7 +39,8 @@ class SessionUser {
 
 class ClientSession {
  public:
-  ClientSession(Env& env, Reactor& reactor, const ClientOptions& options, SessionUser& user);
+  ClientSession(Env& env, Reactor& reactor, const ClientOptions& options, SessionUser& user,
+                Names names = Names::kAsGiven);
   ~ClientSession();
   ClientSession(const ClientSession&) = delete;
   ClientSession& operator=(const ClientSession&) = delete;
@@ -48,6 +51,9 @@ class ClientSession {
   void drop(Status cause);
   void close();        // drop for good
   bool quiet() const;  // no lane is left
+
+  bool take_lookup() { return std::exchange(lookup_wanted_, false); }
+  void looked_up(Result<std::vector<std::string>> numbers);
 
   SessionState state() const { return state_; }
   // Ready, and not about to be lost: what is sent now has a chance.
@@ -87,6 +93,7 @@ class ClientSession {
     void on_closed(Status cause) override;
   };
   void connect();
+  void open_urgent();
   bool open_lane(uint32_t index);
   void on_lane_message(Lane& lane, ConstByteSpan head, uint32_t payload_bytes);
   void on_hello_ok(Lane& lane, const wire::HelloOk& ok);
@@ -103,6 +110,10 @@ class ClientSession {
   const ClientOptions& options_;
   SessionUser& user_;
   SessionState state_ = SessionState::kWaiting;
+  Endpoint endpoint_;
+  std::string number_;           // that this try goes to
+  bool lookup_wanted_ = false;   // and nobody took it yet
+  bool lookup_awaited_ = false;  // connecting, when the answer is here
   Status last_error_;
   wire::HelloOk hello_;
   std::vector<std::byte> encode_buffer_;

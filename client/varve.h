@@ -36,14 +36,17 @@
 
 #include "common/base/base.h"
 #include "common/env/env.h"
+#include "common/fabric/address.h"
 #include "common/model/model.h"
 #include "common/wire/wire.h"
 
 namespace varve {
 
 struct ClientOptions {
-  // "host:port". Client::open looks a name up, once: a daemon that moves needs a new Client.
-  // ClientCore over TCP takes numbers and "localhost" only: a lookup would stop its reactor.
+  // "host:port". A number is used as it is, a name kept: Client looks it up in the background,
+  // again when a session is lost or does not come about, and tries each of its numbers in turn.
+  // ClientCore takes names only from an owner who looks them up (Names): a lookup would stop its
+  // reactor.
   std::string address = "127.0.0.1:7440";
   std::string token;            // bearer token; needed beyond loopback
   std::string name = "client";  // shown to operators
@@ -73,6 +76,7 @@ struct ClientOptions {
   Nanos connect_ns_max = 2 * kSecond;
   Nanos reconnect_ns_min = 50 * kMillisecond;  // doubles up to
   Nanos reconnect_ns_max = 2 * kSecond;
+  Nanos lookup_ns_min = 10 * kSecond;     // between two lookups of a name
   Nanos fence_ns_max = 1 * kSecond;       // CANCEL without FENCED: the lanes are closed
   Nanos ping_interval_ns = 10 * kSecond;  // silence of two intervals: the session is lost
   LinkOptions link;
@@ -303,12 +307,17 @@ struct ClientCounters {
   uint64_t bounced_ops = 0, bounced_bytes = 0, bounce_waits = 0;
 };
 
+// Whether ClientOptions::address is for the fabric as it is, or a name whose numbers the core's
+// owner finds (ClientCore::take_lookup).
+enum class Names : uint8_t { kAsGiven, kLookedUp };
+
 // One thread. Submits answer an OpId at once, or a Status when the request itself is wrong or a
 // limit is hit.
 class ClientCore {
  public:
   static Result<std::unique_ptr<ClientCore>> open(Env& env, Reactor& reactor,
-                                                  const ClientOptions& options);
+                                                  const ClientOptions& options,
+                                                  Names names = Names::kAsGiven);
   virtual ~ClientCore() = default;
 
   // Registered with the daemon in the background.
@@ -345,8 +354,12 @@ class ClientCore {
   virtual Result<OpId> purge(PurgeRequest request) = 0;
 
   virtual bool next_event(Event& out) = 0;  // false: none
-  // `task` is made ready whenever there is an event, a new state, or rest.
+  // `task` is made ready whenever there is an event, a new state, a lookup to be made, or rest.
   virtual void notify(Task& task) = 0;
+  // Names::kLookedUp: true when the address is to be looked up, once for each lookup; ask when
+  // notified. Answer by looked_up(), or never; until the first answer there is no session.
+  virtual bool take_lookup() = 0;
+  virtual void looked_up(Result<std::vector<std::string>> numbers) = 0;
   virtual bool done(OpId op) const = 0;  // terminal event made (or op unknown): C2 holds
   virtual SessionState state() const = 0;
   virtual Status last_error() const = 0;  // why not ready
@@ -368,12 +381,15 @@ class EventWatch {
 
 class Client {
  public:
-  // Looks a name in the address up (blocks as long as the resolver takes; fails when it has no
-  // answer), starts the thread; connects in the background; never fails because the daemon is down.
-  // `watch` outlives the client.
+  // Starts the thread; looks a name in the address up and connects in the background; never fails
+  // because the daemon is down or its name has no address yet, only for options that can never
+  // work. `watch` outlives the client. `resolver`: for names; null = the system's.
   static Result<std::unique_ptr<Client>> open(const ClientOptions& options,
-                                              EventWatch* watch = nullptr);
-  virtual ~Client() = default;  // cancels, quiesces, joins; bounded by fence_ns_max + 1 s
+                                              EventWatch* watch = nullptr,
+                                              std::unique_ptr<Resolver> resolver = nullptr);
+  // Cancels, quiesces, joins; bounded by fence_ns_max + 1 s. A lookup that stands still is not
+  // waited for: its thread ends by itself when its resolver does.
+  virtual ~Client() = default;
 
   virtual Status wait_ready(Nanos timeout_ns) = 0;  // blocks
   virtual Result<FormatId> format(const Format& format) = 0;

@@ -9,9 +9,8 @@
 // Calls. A call answers a varve_status; what it makes goes through its last parameter, which is
 // written on VARVE_OK only. No call throws, none calls back. Submits answer at once with an op;
 // what came of it is a completion, taken by varve_poll or varve_wait. Only the calls that say so
-// block: those with a timeout_ns until then at most, varve_open as long as the resolver of names
-// takes, varve_close as it says, and those marked "set-up" for a turn of the client's thread
-// (microseconds, as a rule).
+// block: those with a timeout_ns until then at most, varve_close as it says, and those marked
+// "set-up" and varve_open for a turn of the client's thread (microseconds, as a rule).
 //
 // Threads. Every call but varve_free may be made by any thread at any time, on one client too. What
 // a call writes into is its caller's to keep from other threads.
@@ -167,12 +166,12 @@ VARVE_API uint64_t varve_capabilities(void);
 
 typedef struct varve_options {
   uint32_t struct_size;
-  uint32_t bulk_lanes;            // connections for bytes, 1 .. 4; default 1
-  char address[256];              // "host:port"; default "127.0.0.1:7440". A name is looked up once
-  char token[264];                // at most 256 bytes; default none, good for loopback only
-  char name[264];                 // shown to operators, at most 256 bytes; default "engine"
-  uint64_t pull_credit_bytes;     // under way to this client; at least 16 MiB, default 64 MiB
-  uint64_t parity_scratch_bytes;  // 1 MiB to 4 GiB, default 16 MiB
+  uint32_t bulk_lanes;             // connections for bytes, 1 .. 4; default 1
+  char address[256];               // "host:port"; default "127.0.0.1:7440"; see varve_open
+  char token[264];                 // at most 256 bytes; default none, good for loopback only
+  char name[264];                  // shown to operators, at most 256 bytes; default "engine"
+  uint64_t pull_credit_bytes;      // under way to this client; at least 16 MiB, default 64 MiB
+  uint64_t parity_scratch_bytes;   // 1 MiB to 4 GiB, default 16 MiB
   uint64_t rebuild_scratch_bytes;  // 56 MiB to 128 MiB, default 64 MiB
   uint32_t populate_scratch;       // 1 = make both resident with the first session; default no
   uint32_t
@@ -207,14 +206,19 @@ enum { VARVE_LOG_DEBUG = 1, VARVE_LOG_INFO = 2, VARVE_LOG_WARN = 3, VARVE_LOG_ER
 VARVE_API varve_status varve_options_set(varve_options* options, const char* name,
                                          const char* text);
 
-// Starts the client's thread and connects in the background: a daemon that is down is no error.
-// Null options: the defaults. Close it, then free it. Fails: VARVE_INVALID for options that cannot
-// work or a name that has no address; VARVE_UNSUPPORTED a field of a later version; VARVE_IO the
-// system has no descriptor left; VARVE_INTERNAL neither thread nor memory.
+// Starts the client's thread and connects in the background: a daemon that is down is no error, nor
+// is a name without an address; ops end with VARVE_UNAVAILABLE until there is one, and varve_state
+// says why. A name is kept: it is looked up on a thread of its own, before each connect but at most
+// every 10 s, and each of its addresses (16) has its turn. A lookup that fails, or takes longer
+// than connect_ns_max, leaves the addresses of before. Null options: the defaults. Close it, then
+// free it. Fails: VARVE_INVALID for options that cannot work (an address that can never be right
+// too); VARVE_UNSUPPORTED a field of a later version; VARVE_IO the system has no descriptor left;
+// VARVE_INTERNAL neither thread nor memory.
 VARVE_API varve_status varve_open(const varve_options* options, varve_client** client);
 // Ends the session: ops in flight are cancelled and quiesced, waiting calls return, leases end, the
-// thread stops. Blocks; at most fence_ns_max + 1 s. From then on calls answer VARVE_CLOSED.
-// Completions that nobody took are gone. Closing again is VARVE_OK. Fails: VARVE_INVALID (null),
+// thread stops. Blocks; at most fence_ns_max + 1 s; a lookup that stands still is not waited for:
+// its thread ends when the resolver does. From then on calls answer VARVE_CLOSED. Completions that
+// nobody took are gone. Closing again is VARVE_OK. Fails: VARVE_INVALID (null),
 // VARVE_FORKED, VARVE_INTERNAL.
 VARVE_API varve_status varve_close(varve_client* client);
 // Closes it if need be and gives its memory back; null is fine. No other call of the client may be

@@ -24,8 +24,9 @@ set(map ${CMAKE_SOURCE_DIR}/client/varve_c.map)
 add_library(varve_shared SHARED $<TARGET_OBJECTS:varve_client>)
 varve_link_rooms(varve_shared PRIVATE ${kCommon})
 target_link_libraries(varve_shared PRIVATE Threads::Threads)
+# nodelete: a lookup that stands still outlives its client, and its thread returns into this code.
 target_link_options(varve_shared PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined
-                    -Wl,--exclude-libs,ALL)
+                    -Wl,--exclude-libs,ALL -Wl,-z,nodelete)
 set_target_properties(varve_shared PROPERTIES
   OUTPUT_NAME varve VERSION ${PROJECT_VERSION} SOVERSION ${VARVE_SOVERSION}
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib EXPORT_NAME varve LINK_DEPENDS ${map})

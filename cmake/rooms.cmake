@@ -152,7 +152,8 @@ varve_fuzz(session DEPS ${kCommon} server/config server/flash server/op server/s
 # (tools/dev), without what the other tests of those rooms need.
 varve_thread_test(DEPS ${kCommon} client DOUBLES SOURCES
                   tests/common/reactor/mailbox_test.cc tests/client/client_test.cc
-                  tests/client/peek_test.cc tests/client/c_*_test.cc)
+                  tests/client/name_thread_test.cc tests/client/peek_test.cc
+                  tests/client/c_*_test.cc)
 
 varve_python_test(tools/tidy tests/tools/tidy/tidy_test.py)
 varve_python_test(tools/demo_play tests/tools/demo/play_test.py)

@@ -18,6 +18,7 @@ namespace varve {
 namespace {
 
 constexpr int kBacklog = 512;
+constexpr size_t kHostNameBytesMax = 253;  // what a name server can be asked for
 
 struct HostPort {
   std::string host;
@@ -39,6 +40,70 @@ Result<HostPort> split(const std::string& address) {
   if (!digits || std::stoul(out.port) > 65535) return Status::invalid("port out of range");
   return out;
 }
+
+bool is_all(const std::string& text, const char* of) {
+  return text.find_first_not_of(of) == std::string::npos;
+}
+
+// What getaddrinfo found.
+struct Found {
+  int rc = 0;
+  addrinfo* first = nullptr;
+  Found() = default;
+  Found(const Found&) = delete;
+  Found& operator=(const Found&) = delete;
+  ~Found() {
+    if (first != nullptr) freeaddrinfo(first);
+  }
+  void look_up(const HostPort& parts, int flags) {
+    addrinfo hints = {};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_flags = AI_NUMERICSERV | flags;
+    // Machines differ in which of its two addresses this name has first; here it is one.
+    const char* host = parts.host == "localhost" ? "127.0.0.1" : parts.host.c_str();
+    rc = getaddrinfo(host, parts.port.c_str(), &hints, &first);
+    if (rc == 0 && first == nullptr) rc = EAI_NONAME;
+  }
+};
+
+SocketAddress address_of(const addrinfo& info) {
+  SocketAddress out;
+  out.bytes = std::min<socklen_t>(info.ai_addrlen, sizeof(out.storage));
+  std::memcpy(&out.storage, info.ai_addr, out.bytes);
+  return out;
+}
+
+Status no_address(int rc) {
+  switch (rc) {
+    case EAI_NONAME:
+    case EAI_NODATA:
+      return Status::unavailable("the name cannot be resolved: it has no address");
+    case EAI_AGAIN:
+      return Status::unavailable("the name cannot be resolved: the resolver has no answer");
+    case EAI_SYSTEM:
+      return Status(Code::kUnavailable, "the name cannot be resolved: the resolver failed", errno);
+    default:
+      return Status::unavailable("the name cannot be resolved: the resolver failed");
+  }
+}
+
+class SystemResolver final : public Resolver {
+ public:
+  Result<std::vector<std::string>> look_up(const std::string& address) override {
+    VARVE_TRY(const HostPort parts, split(address));
+    Found found;
+    found.look_up(parts, 0);
+    if (found.rc != 0) return no_address(found.rc);
+    std::vector<std::string> numbers;
+    for (const addrinfo* at = found.first; at != nullptr; at = at->ai_next) {
+      std::string number = address_of(*at).text();
+      const bool fresh = std::find(numbers.begin(), numbers.end(), number) == numbers.end();
+      if (fresh && numbers.size() < kNameAddressesMax) numbers.push_back(std::move(number));
+    }
+    return numbers;
+  }
+};
 
 Status set_int(const Socket& socket, int level, int option, int value) {
   if (setsockopt(socket.fd(), level, option, &value, sizeof(value)) == 0) return {};
@@ -75,25 +140,30 @@ bool SocketAddress::is_loopback() const {
 
 Result<SocketAddress> resolve(const std::string& address) {
   VARVE_TRY(const HostPort parts, split(address));
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  // Machines differ in which of its two addresses this name has first; here it is one.
-  hints.ai_family = parts.host == "localhost" ? AF_INET : AF_UNSPEC;
-  const int rc = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found);
-  if (rc == EAI_AGAIN) return Status::unavailable("name lookup has no answer yet");
-  if (rc != 0 || found == nullptr) return Status::invalid("unknown host in the address");
-  SocketAddress out;
-  out.bytes = std::min<socklen_t>(found->ai_addrlen, sizeof(out.storage));
-  std::memcpy(&out.storage, found->ai_addr, out.bytes);
-  freeaddrinfo(found);
-  return out;
+  Found found;
+  found.look_up(parts, 0);
+  if (found.rc == EAI_AGAIN) return Status::unavailable("name lookup has no answer yet");
+  if (found.rc != 0) return Status::invalid("unknown host in the address");
+  return address_of(*found.first);
 }
 
-Result<std::string> numeric_address(const std::string& address) {
-  VARVE_TRY(const SocketAddress resolved, resolve(address));
-  return resolved.text();
+Result<AddressKind> address_kind(const std::string& address) {
+  VARVE_TRY(const HostPort parts, split(address));
+  Found found;
+  found.look_up(parts, AI_NUMERICHOST);
+  if (found.rc == 0) return AddressKind::kNumber;
+  if (address.front() == '[') return Status::invalid("no IPv6 address between the brackets");
+  if (is_all(parts.host, "0123456789.")) return Status::invalid("the host is no IPv4 address");
+  const bool name =
+      is_all(parts.host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._");
+  if (!name || parts.host.size() > kHostNameBytesMax) {
+    return Status::invalid("the host is neither an address nor a name");
+  }
+  return AddressKind::kName;
+}
+
+std::unique_ptr<Resolver> make_system_resolver() {
+  return std::make_unique<SystemResolver>();
 }
 
 Socket& Socket::operator=(Socket&& other) noexcept {

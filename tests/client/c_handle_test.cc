@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/client/c_rig.h"
+#include "tests/client/resolver_script.h"
 
 namespace varve {
 namespace {
@@ -160,6 +161,48 @@ int call_everything(varve_client* client, varve_op op, const varve_match_request
 
 // While another thread waits inside, so that locks and condition variables of the child are in no
 // state to be used.
+// Goal: a name that has no address is no error of the open but a state with its reason, and a close
+// waits for no resolver. Method: the door's calls on a handle with a resolver by script.
+TEST_F(CHandleTest, ANameWithoutAnAddressIsAStateWithItsReason) {
+  DaemonThread daemon;
+  ResolverScript script;
+  ClientOptions options;
+  options.address = "varve.test:7440";
+  options.reconnect_ns_max = 60 * kMillisecond;
+  options.lookup_ns_min = 20 * kMillisecond;
+  options.populate_scratch = false;
+  std::unique_ptr<Handle> handle;
+  ASSERT_TRUE(Handle::open(options, handle, script.resolver()).ok());
+  client_ = handle.release();
+  script.wait_asked(2);  // the first answer is known
+  EXPECT_EQ(varve_wait_ready(client_, kMillisecond), VARVE_UNAVAILABLE);
+  EXPECT_NE(std::string(varve_last_error()).find("cannot be resolved"), std::string::npos);
+  uint32_t state = 99;
+  char why[400] = "";
+  EXPECT_EQ(varve_state(client_, &state, why, sizeof why), VARVE_OK);
+  EXPECT_NE(std::string(why).find("varve.test:7440: the name cannot be resolved"),
+            std::string::npos)
+      << why;
+  script.say(ResolverScript::Numbers{daemon.address()});
+  EXPECT_EQ(varve_wait_ready(client_, kLong), VARVE_OK);
+  EXPECT_EQ(varve_close(client_), VARVE_OK);  // before its daemon goes
+}
+
+TEST_F(CHandleTest, ACloseWaitsForNoResolver) {
+  ResolverScript script;
+  script.hold();
+  ClientOptions options;
+  options.address = "varve.test:7440";
+  std::unique_ptr<Handle> handle;
+  ASSERT_TRUE(Handle::open(options, handle, script.resolver()).ok());
+  client_ = handle.release();
+  script.wait_asked(1);
+  EXPECT_EQ(varve_close(client_), VARVE_OK);
+  EXPECT_EQ(script.asked(), 1u);
+  script.let_go();
+  script.wait_freed();
+}
+
 TEST_F(CHandleTest, AForkedChildIsToldAndTheParentGoesOn) {
   open_ready();
   put(2);

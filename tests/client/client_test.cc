@@ -12,6 +12,7 @@
 #include "client/varve.h"
 #include "tests/client/client_rig.h"
 #include "tests/client/daemon_thread.h"
+#include "tests/client/resolver_script.h"
 
 namespace varve {
 namespace {
@@ -26,11 +27,12 @@ class ClientTest : public testing::Test {
     table_ = *ExtentTable::of(format_.ranks[0], Scheme{});
     memory_.resize(size_t{kLayerBytes} * kLayerCount * kSlots);
   }
-  void open(const std::string& address) {
+  void open(const std::string& address, std::unique_ptr<Resolver> resolver = nullptr) {
     options_.address = address;
     options_.reconnect_ns_min = 5 * kMillisecond;
     options_.reconnect_ns_max = 20 * kMillisecond;
-    auto client = Client::open(options_);
+    options_.lookup_ns_min = 20 * kMillisecond;
+    auto client = Client::open(options_, nullptr, std::move(resolver));
     ASSERT_TRUE(client.has_value()) << client.error().what();
     client_ = std::move(*client);
     region_ = *client_->register_memory(memory_.data(), memory_.size());
@@ -329,8 +331,11 @@ TEST_F(ClientTest, OptionsThatCannotWorkAreRefusedAtOpen) {
   options.bulk_lanes = 9;
   EXPECT_EQ(Client::open(options).error().code(), Code::kInvalid);
   options = ClientOptions();
-  options.address = "no-port";
-  EXPECT_EQ(Client::open(options).error().code(), Code::kInvalid);
+  for (const char* address :
+       {"no-port", "varve.test:70000", "varve test:7440", "10.1.2.300:7440"}) {
+    options.address = address;
+    EXPECT_EQ(Client::open(options).error().code(), Code::kInvalid) << address;
+  }
 }
 
 TEST_F(ClientTest, TheDestructorEndsWhatIsInFlight) {
@@ -390,6 +395,89 @@ TEST_F(ClientTest, ARestartedDaemonIsFoundAgain) {
   EXPECT_EQ(client_->counters().disconnects, 1u);
 }
 
+TEST_F(ClientTest, ANumberIsUsedAsItIs) {
+  DaemonThread daemon;
+  ResolverScript script;
+  open(daemon.address(), script.resolver());
+  EXPECT_TRUE(client_->wait_ready(kLong).ok());
+  client_.reset();
+  EXPECT_EQ(script.asked(), 0u);
+}
+
+// Goal: a daemon whose name has another address after its restart is found there. Method: two
+// daemons, one after the other.
+TEST_F(ClientTest, ADaemonThatMovesIsFoundByItsName) {
+  auto first = std::make_unique<DaemonThread>();
+  ResolverScript script;
+  script.say(ResolverScript::Numbers{first->address()});
+  open("varve.test:7440", script.resolver());
+  ASSERT_TRUE(client_->wait_ready(kLong).ok());
+  EXPECT_EQ(script.last_address(), "varve.test:7440");
+  DaemonThread second;
+  put(second, 2);
+  script.say(ResolverScript::Numbers{second.address()});
+  first.reset();
+  Event event;
+  do {
+    auto pulled = client_->wait(*client_->pull(pull_of(0, 2)), kLong);
+    ASSERT_TRUE(pulled.has_value());
+    event = *pulled;
+    EXPECT_TRUE(event.status.ok() || event.status.code() == Code::kUnavailable);
+  } while (!event.status.ok());
+  EXPECT_TRUE(slot_holds(0, 0) && slot_holds(1, 1));
+  EXPECT_GE(script.asked(), 2u);
+  client_.reset();
+}
+
+TEST_F(ClientTest, ANameThatHasNoAddressYetIsWaitedFor) {
+  DaemonThread daemon;
+  ResolverScript script;
+  open("varve.test:7440", script.resolver());
+  auto event = client_->wait(*client_->match(match_of(0, 1)), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->status.code(), Code::kUnavailable) << event->status.what();
+  EXPECT_STREQ(event->status.what(), "the name cannot be resolved: by script");
+  EXPECT_EQ(event->n_blocks, 0u);
+  const Status why = client_->wait_ready(kMillisecond);
+  EXPECT_EQ(why.code(), Code::kUnavailable);
+  EXPECT_NE(client_->last_error_text().find("varve.test:7440: the name cannot be resolved"),
+            std::string::npos)
+      << client_->last_error_text();
+  script.say(ResolverScript::Numbers{daemon.address()});
+  EXPECT_TRUE(client_->wait_ready(kLong).ok());
+  client_.reset();
+}
+
+TEST_F(ClientTest, EachAddressOfANameIsTried) {
+  DaemonThread daemon;
+  std::string nobody;
+  { nobody = DaemonThread().address(); }
+  ResolverScript script;
+  script.say(ResolverScript::Numbers{nobody, daemon.address()});
+  open("varve.test:7440", script.resolver());
+  EXPECT_TRUE(client_->wait_ready(kLong).ok());
+  client_.reset();
+}
+
+// Expect: ops end with the reason, the end of the client waits for nobody, and what it leaves
+// behind goes when the resolver answers at last.
+TEST_F(ClientTest, AResolverThatStandsStillHoldsNobodyUp) {
+  ResolverScript script;
+  script.hold();
+  options_.connect_ns_max = 20 * kMillisecond;
+  open("varve.test:7440", script.resolver());
+  script.wait_asked(1);
+  auto event = client_->wait(*client_->match(match_of(0, 1)), kLong);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->status.code(), Code::kUnavailable);
+  EXPECT_STREQ(event->status.what(), "the name cannot be resolved: the resolver does not answer");
+  ASSERT_TRUE(client_->match(match_of(0, 1)).has_value());
+  client_.reset();
+  EXPECT_EQ(script.asked(), 1u);
+  script.let_go();
+  script.wait_freed();
+}
+
 TEST_F(ClientTest, ManyThreadsShareOneClient) {
   DaemonThread daemon;
   put(daemon, kSlots);
@@ -422,10 +510,17 @@ TEST_F(ClientTest, AForkedChildMayDropItsCopy) {
   DaemonThread daemon;
   put(daemon, 1);
   open_ready(daemon);
+  ResolverScript script;  // and the same of a client that is just looking its name up
+  script.hold();
+  ClientOptions options = options_;
+  options.address = "varve.test:7440";
+  auto named = *Client::open(options, nullptr, script.resolver());
+  script.wait_asked(1);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     client_.reset();
+    named.reset();
     _exit(0);
   }
   int status = -1;

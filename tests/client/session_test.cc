@@ -49,8 +49,13 @@ class SessionTest : public testing::Test {
   }
   void start() {
     if (daemon_ == nullptr) start_daemon();
-    session_ = std::make_unique<ClientSession>(env_, client_reactor_, options_, user_);
+    session_ = std::make_unique<ClientSession>(env_, client_reactor_, options_, user_, names_);
     session_->start();
+  }
+  void start_named() {
+    names_ = Names::kLookedUp;
+    options_.address = "name";
+    start();
   }
   void step() {
     bool did = client_reactor_.turn();
@@ -74,6 +79,10 @@ class SessionTest : public testing::Test {
   bool until_ready() {
     return run_until([&] { return session_->state() == SessionState::kReady; }, 5 * kSecond);
   }
+  bool until_asked() {
+    bool asked = false;
+    return run_until([&] { return asked || (asked = session_->take_lookup()); });
+  }
   bool until_lost(size_t times = 1) {
     return run_until([&] { return user_.lost.size() >= times; });
   }
@@ -87,6 +96,7 @@ class SessionTest : public testing::Test {
   ScriptedDaemon::Options daemon_options_;
   std::unique_ptr<ScriptedDaemon> daemon_;
   ClientOptions options_;
+  Names names_ = Names::kAsGiven;
   User user_;
   std::unique_ptr<ClientSession> session_;
 };
@@ -162,6 +172,118 @@ TEST_F(SessionTest, ARefusalIsToldByItsCodeAndTriedAgain) {
   daemon_->options().refuse = Code::kOk;
   EXPECT_TRUE(until_ready());
   EXPECT_EQ(session_->last_error_text(), "");
+}
+
+TEST_F(SessionTest, ANameIsLookedUpBeforeItIsConnectedTo) {
+  start_named();
+  EXPECT_EQ(session_->state(), SessionState::kConnecting);
+  EXPECT_TRUE(session_->take_lookup());
+  EXPECT_FALSE(session_->take_lookup()) << "once";
+  run_for(options_.connect_ns_max / 2);
+  EXPECT_TRUE(user_.lost.empty()) << "it waits for the answer";
+  session_->looked_up(std::vector<std::string>{"daemon"});
+  ASSERT_TRUE(until_ready());
+  // Expect: after a loss the name is asked for again, but not too often.
+  daemon_->close_lane(0);
+  ASSERT_TRUE(until_lost());
+  ASSERT_TRUE(until_ready());
+  EXPECT_FALSE(session_->take_lookup());
+  run_for(options_.lookup_ns_min);
+  daemon_->close_lane(0);
+  ASSERT_TRUE(until_lost(2));
+  ASSERT_TRUE(until_asked());
+  EXPECT_EQ(session_->state(), SessionState::kConnecting);
+  session_->looked_up(std::vector<std::string>{"daemon"});
+  EXPECT_TRUE(until_ready());
+}
+
+TEST_F(SessionTest, ANameWithoutAnAddressIsWaitedForAndSaid) {
+  start_named();
+  ASSERT_TRUE(session_->take_lookup());
+  session_->looked_up(Status::unavailable("the name cannot be resolved: it has no address"));
+  ASSERT_TRUE(until_lost());
+  EXPECT_EQ(user_.lost[0].code(), Code::kUnavailable);
+  EXPECT_EQ(session_->last_error_text(),
+            "name: the name cannot be resolved: it has no address (unavailable)");
+  const Nanos from = clock_.now_ns();
+  ASSERT_TRUE(until_asked());
+  EXPECT_GE(clock_.now_ns() - from, options_.lookup_ns_min);
+  session_->looked_up(std::vector<std::string>{"daemon"});
+  EXPECT_TRUE(until_ready());
+  EXPECT_EQ(session_->last_error_text(), "");
+}
+
+// Expect: the session is not held up for longer than a connect may take, nor again before there is
+// an answer; one that comes late is used at once.
+TEST_F(SessionTest, AResolverThatStandsStillIsWaitedForOnce) {
+  start_named();
+  ASSERT_TRUE(session_->take_lookup());
+  const Nanos from = clock_.now_ns();
+  ASSERT_TRUE(until_lost());
+  EXPECT_GE(clock_.now_ns() - from, options_.connect_ns_max);
+  EXPECT_EQ(session_->last_error_text(),
+            "name: the name cannot be resolved: the resolver does not answer (unavailable)");
+  run_for(3 * options_.lookup_ns_min);
+  EXPECT_FALSE(session_->take_lookup()) << "one is under way";
+  EXPECT_GT(user_.lost.size(), 10u);
+  ASSERT_TRUE(run_until([&] { return session_->state() == SessionState::kWaiting; }));
+  session_->looked_up(std::vector<std::string>{"daemon"});
+  EXPECT_EQ(session_->state(), SessionState::kConnecting);
+  EXPECT_FALSE(session_->take_lookup()) << "the answer is fresh";
+  EXPECT_TRUE(until_ready());
+}
+
+TEST_F(SessionTest, WhatIsKnownIsUsedWhileTheResolverFails) {
+  start_named();
+  ASSERT_TRUE(session_->take_lookup());
+  session_->looked_up(std::vector<std::string>{"daemon"});
+  ASSERT_TRUE(until_ready());
+  run_for(options_.lookup_ns_min);
+  daemon_->close_lane(0);
+  ASSERT_TRUE(until_lost());
+  ASSERT_TRUE(until_asked());
+  session_->looked_up(Status::unavailable("by script"));
+  ASSERT_TRUE(until_ready());
+  // Expect: the same where it says nothing at all, a connect's time later.
+  run_for(options_.lookup_ns_min);
+  daemon_->close_lane(0);
+  ASSERT_TRUE(until_lost(2));
+  ASSERT_TRUE(until_asked());
+  EXPECT_TRUE(until_ready());
+}
+
+TEST_F(SessionTest, EachNumberIsTriedBeforeTheSessionIsGivenUp) {
+  start_named();
+  ASSERT_TRUE(session_->take_lookup());
+  session_->looked_up(std::vector<std::string>{"nobody", "nowhere", "daemon"});
+  ASSERT_TRUE(until_ready());
+  EXPECT_TRUE(user_.lost.empty()) << "it was connecting all the time";
+  EXPECT_EQ(user_.connecting, 1u);
+  // Expect: after a loss the one that worked is the first.
+  daemon_->close_lane(0);
+  ASSERT_TRUE(until_lost());
+  const Nanos from = clock_.now_ns();
+  ASSERT_TRUE(until_ready());
+  EXPECT_LT(clock_.now_ns() - from, options_.reconnect_ns_min + options_.connect_ns_max / 2);
+  // Expect: of none that is there, the last one is named.
+  daemon_->stop();
+  ASSERT_TRUE(run_until([&] { return daemon_->lanes_open() == 0; }));
+  daemon_.reset();
+  ASSERT_TRUE(until_lost(3));
+  EXPECT_EQ(session_->last_error_text().rfind("name at nowhere: ", 0), 0u)
+      << session_->last_error_text();
+}
+
+TEST_F(SessionTest, MayBeClosedWhileItWaitsForAnAnswer) {
+  start_named();
+  ASSERT_TRUE(session_->take_lookup());
+  run_for(100 * kMillisecond);
+  session_->close();
+  EXPECT_EQ(session_->state(), SessionState::kClosed);
+  session_->looked_up(std::vector<std::string>{"daemon"});
+  run_for(kSecond);
+  EXPECT_EQ(session_->state(), SessionState::kClosed);
+  EXPECT_EQ(daemon_->count(Type::kHello), 0u);
 }
 
 // The link knows why it could not be made; that reason is the session's (not "does not answer").

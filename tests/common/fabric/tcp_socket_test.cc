@@ -17,9 +17,8 @@ TEST(TcpSocket, NumericAddressesComeBackAsWritten) {
     const auto address = resolve(text);
     ASSERT_TRUE(address.has_value()) << text;
     EXPECT_EQ(address->text(), text);
-    EXPECT_EQ(*numeric_address(text), text);
+    EXPECT_EQ(*address_kind(text), AddressKind::kNumber);
   }
-  EXPECT_EQ(numeric_address("127.0.0.1").error().code(), Code::kInvalid);
 }
 
 // Expect: who listens there and who connects there mean the same, whichever comes first in the
@@ -38,7 +37,32 @@ TEST(TcpSocket, MalformedAddressesAreInvalid) {
     const auto address = resolve(text);
     ASSERT_FALSE(address.has_value()) << text;
     EXPECT_EQ(address.error().code(), Code::kInvalid) << text;
+    EXPECT_FALSE(address_kind(text).has_value()) << text;
   }
+}
+
+TEST(TcpSocket, WhatTakesAResolverIsKnownWithoutOne) {
+  EXPECT_EQ(*address_kind("localhost:7440"), AddressKind::kNumber);
+  for (const char* text : {"varve:7440", "varve-0.varve.svc.cluster.local:7440", "a_b:1", "1a:2"})
+    EXPECT_EQ(*address_kind(text), AddressKind::kName) << text;
+  const std::string too_long = std::string(254, 'x') + ":7440";
+  for (const std::string& text :
+       {std::string("10.1.2.300:1"), std::string("[varve]:1"), std::string("a b:1"),
+        std::string("http://varve:1"), std::string("varve\n:1"), std::string("varve:70000"),
+        std::string("varve"), too_long}) {
+    const auto kind = address_kind(text);
+    ASSERT_FALSE(kind.has_value()) << text;
+    EXPECT_EQ(kind.error().code(), Code::kInvalid) << text;
+  }
+}
+
+// Goal: the system's resolver answers numbers. Method: of a number, which asks no name server.
+TEST(TcpSocket, ALookupAnswersNumbers) {
+  const auto resolver = make_system_resolver();
+  const auto found = resolver->look_up("127.0.0.1:4711");
+  ASSERT_TRUE(found.has_value()) << found.error().what();
+  EXPECT_EQ(*found, std::vector<std::string>{"127.0.0.1:4711"});
+  EXPECT_EQ(resolver->look_up("no-port").error().code(), Code::kInvalid);
 }
 
 TEST(TcpSocket, LoopbackIsAllOf127AndOneOfIpv6) {
