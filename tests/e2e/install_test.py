@@ -5,10 +5,12 @@ Usage: install_test.py BUILD_FOLDER PATH_OF_CPP_EXAMPLE. Installs into a prefix 
 what the library exports, builds examples/push_pull.c against it with pkg-config and by
 find_package, and runs the examples and kvctl against the varved that was installed, on free ports.
 """
+import ctypes
 import glob
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -149,7 +151,28 @@ class InstallTest(unittest.TestCase):
         names = {row.split()[-1] for row in rows}
         self.assertEqual(names - {"VARVE_0"}, {name + "@@VARVE_0" for name in declared()})
         self.assertGreater(len(declared()), 30)
-        self.assertRegex(run("readelf", "-d", library), r"SONAME.*\[libvarve\.so\.0\]")
+        dynamic = run("readelf", "-d", library)
+        self.assertRegex(dynamic, r"SONAME.*\[libvarve\.so\.0\]")
+        self.assertIn("NODELETE", dynamic)  # a lookup may outlive its client
+
+    def test_python_uses_it_without_a_compiler(self):
+        library = ctypes.CDLL(os.path.join(self.lib, "libvarve.so"))
+        library.varve_version.restype = library.varve_last_error.restype = ctypes.c_char_p
+        library.varve_capabilities.restype = ctypes.c_uint64
+        self.assertRegex(library.varve_version().decode(), r"^\d+\.\d+\.\d+$")
+        self.assertEqual(library.varve_capabilities() & 21, 21)  # match, pull, push
+        options = ctypes.create_string_buffer(896)  # sizeof(varve_options)
+        struct.pack_into("=I", options, 0, len(options))
+        client = ctypes.c_void_p()
+        self.assertEqual(library.varve_options_set(options, b"address", b"varve test:1"), 0)
+        self.assertEqual(library.varve_open(options, ctypes.byref(client)), 1)
+        self.assertIn(b"neither an address nor a name", library.varve_last_error())
+        self.assertEqual(library.varve_options_set(options, b"address", self.address.encode()), 0)
+        self.assertEqual(library.varve_open(options, ctypes.byref(client)), 0)
+        self.assertEqual(library.varve_wait_ready(client, ctypes.c_uint64(20 * 10**9)), 0)
+        self.assertEqual(library.varve_close(client), 0)
+        self.assertEqual(library.varve_wait_ready(client, ctypes.c_uint64(0)), 68)  # VARVE_CLOSED
+        library.varve_free(client)
 
     def test_the_header_is_c11_and_cpp(self):
         header = glob.glob(self.prefix + "/**/varve_c.h", recursive=True)[0]
