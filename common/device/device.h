@@ -81,8 +81,8 @@ class BlockDevice {
   // be said. One quick look, which fails nothing by itself.
   virtual Status gone() const { return {}; }
 
-  // Past the cache, at once, blocking: the medium as a power cut leaves it. For FaultDevice, and for
-  // a look at a drive before it is used; kUnsupported where a device has no such way.
+  // Past the cache, at once, blocking: the medium as a power cut leaves it. For FaultDevice, and
+  // for a look at a drive before it is used; kUnsupported where a device has no such way.
   virtual Status read_now(uint64_t offset_bytes, ByteSpan pages);
   virtual Status write_now(uint64_t offset_bytes, ConstByteSpan pages);
 

@@ -114,7 +114,8 @@ void Truth::check_seen(const BlockId& block, const Known& known) const {
   }
   const bool few = known.settled && known.seen != 0 && !known.away &&
                    !enough(static_cast<uint32_t>(std::popcount(known.seen)));
-  world_.expect(!few || found || world_.any_fault(), "I2 too few fragments make a block: " + named(block));
+  world_.expect(!few || found || world_.any_fault(),
+                "I2 too few fragments make a block: " + named(block));
 }
 
 // I10: what was purged is not there, whoever looks.

@@ -133,7 +133,7 @@ class World {
   bool can_drain() const;  // it has memory for what is moved
   void drain_now(uint32_t target);
   void undrain_now(uint32_t target);
-  void give_up(uint32_t target);    // declares it failed, for all shards
+  void give_up(uint32_t target);  // declares it failed, for all shards
   // A blank drive in the place of one that has failed, when every shard is through with it; of some
   // only the first MiB is blank.
   bool can_replace(uint32_t target) const;
@@ -162,9 +162,9 @@ class World {
   const NodeOptions& options() const { return options_; }
   uint32_t boots() const { return boots_; }
   Nanos booted_ns() const { return booted_ns_; }
-  uint32_t present() const;    // bits of targets: they are there in this life, sound or not
+  uint32_t present() const;      // bits of targets: they are there in this life, sound or not
   uint32_t present_old() const;  // those that were not formatted in this start
-  uint32_t works_all() const;  // ... and work now, for all shards
+  uint32_t works_all() const;    // ... and work now, for all shards
   uint32_t drained_targets() const { return drained_; }
   uint64_t refused_starts() const { return refused_starts_; }  // stale ones
 

@@ -228,9 +228,8 @@ Noun target_noun() {
             fail_target},
            {"replace",
             "Take a blank drive in, in the place of a failed one, while the node runs",
-            with(one_target(),
-                 {"--path", "FILE", &Arguments::path,
-                  "that of the target; another is refused [the same path]"}),
+            with(one_target(), {"--path", "FILE", &Arguments::path,
+                                "that of the target; another is refused [the same path]"}),
             {"targets replace 2"},
             replace_target}}};
 }

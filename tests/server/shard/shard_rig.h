@@ -145,8 +145,7 @@ class ShardRig {
     flash::TargetOptions formatted;
     formatted.file.path = "platter-" + std::to_string(target);
     formatted.index = target;
-    formatted.geometry = {
-        .slices = options.slices, .segment_pages = 256, .scheme = options.scheme};
+    formatted.geometry = {.slices = options.slices, .segment_pages = 256, .scheme = options.scheme};
     formatted.boot_generation = shards[0]->flash().boot_generation(target);
     VARVE_TRY(const flash::TargetInfo info,
               flash::prepare_platter(*platters_[target], formatted, uuid_, entropy_));
