@@ -1,7 +1,7 @@
 # libvarve as others get it: a shared library with the C door and nothing else, its header, its
 # pkg-config and CMake packages; the examples, and the test that builds them against what was
-# installed. C++ programs embed the client by add_subdirectory and the target `varve` instead: a
-# C++ interface would tie them to our compiler and to all headers below client/varve.h.
+# installed. C++ programs of this tree use the target `varve` instead: installed, a C++ interface
+# would tie others to our compiler and to all headers below client/varve.h.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 include(cmake/relative.cmake)

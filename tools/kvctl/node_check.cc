@@ -140,7 +140,7 @@ void check_repair(const v1::GetStatusResponse& status, std::vector<Finding>& out
   const std::string left = plural(repair.blocks_left(), "block") + " left to be rebuilt or moved";
   if (repair.rate_bytes_per_s() == 0) {
     out.push_back({Severity::kWarning, "repair", left + ", and repair is off",
-                   "kvctl policy set repair_mb_per_s; where --repair-mb-per-s was 0 at the start, "
+                   "kvctl policy set repair_mb_per_s 200; where --repair-mb-per-s was 0 at the start, "
                    "restart with a rate"});
   } else {
     // That blocks lack a fragment is "thin", which the node says itself; this may be a drain.
@@ -148,7 +148,7 @@ void check_repair(const v1::GetStatusResponse& status, std::vector<Finding>& out
                                  ? "done in about " + age_text(repair.eta_ns())
                                  : std::string("it is not known yet how long that takes");
     out.push_back({Severity::kNote, "repair", left + ", " + when,
-                   "wait; kvctl policy set repair_mb_per_s makes it faster"});
+                   "wait; a larger kvctl policy set repair_mb_per_s makes it faster"});
   }
 }
 
@@ -168,7 +168,9 @@ std::vector<Finding> check_node(const v1::GetStatusResponse& status,
         "targets",
         plural(static_cast<uint64_t>(targets.targets_size()), "target") + ", all of them work"));
   }
-  if (!is_degraded(status, "thin")) check_repair(status, out);
+  // "thin" says what repair does, but not that it is off.
+  const bool is_off = status.repair().rate_bytes_per_s() == 0;
+  if (is_off || !is_degraded(status, "thin")) check_repair(status, out);
   if (status.sessions_max() > 0 &&
       status.sessions() * 100 >= status.sessions_max() * kSessionsPercentMax) {
     out.push_back({Severity::kWarning, "sessions",

@@ -72,6 +72,8 @@ TEST(CheckNode, TakesItsWordsForWhatIsDegraded) {
   node.degrade("thin");
   node.status.mutable_repair()->set_blocks_left(9);
   EXPECT_EQ(node.only(Severity::kWarning), "thin") << "and not the repair of the same blocks";
+  node.status.mutable_repair()->set_rate_bytes_per_s(0);
+  EXPECT_EQ(node.wrong().size(), 2u) << "but that repair is off, which \"thin\" does not say";
 }
 
 // Goal: what a row says exactly is not said again by the flag.
