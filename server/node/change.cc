@@ -144,6 +144,11 @@ control::Answer<control::Target> NodeIngress::target_drain(const control::Target
         "--repair-mb-per-s is 0, and moving blocks is the work of repair; restart this node with a "
         "rate");
   }
+  if (values_.repair_mb_per_s == 0) {
+    return Refusal::state(
+        "repair is paused, and moving blocks is its work: set the policy repair_mb_per_s to a "
+        "rate, then drain");
+  }
   lock.unlock();
   if (const Failure failure = keep_draining(name.index, Draining::kOn); !failure.ok()) {
     return Refusal::of(Code::kIo, failure.text + "; nothing was changed");
@@ -222,7 +227,8 @@ control::Answer<control::Target> NodeIngress::target_fail(const control::TargetN
                           ": everything would be away; say force to do it all the same");
   }
   logf(LogLevel::kError, "control",
-       "target %u %s IS DECLARED FAILED by the operator: no I/O to it until the next start",
+       "target %u %s IS DECLARED FAILED by the operator: no I/O to it until the next start, or "
+       "until it is replaced",
        name.index, target.info.path.c_str());
   target.failed_now = true;  // under the lock of the question above
   lock.unlock();

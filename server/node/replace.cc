@@ -62,7 +62,10 @@ struct TakeTarget {
     return thread->shard->flash().target_key(info.super.target_index) == key;
   }
   void on_core() {
-    if (node->clock.now_ns() >= until_ns) return;
+    if (node->clock.now_ns() >= until_ns) {
+      status = Status::unavailable("the time of the call was over");
+      return;
+    }
     const uint32_t index = info.super.target_index;
     status = thread->shard->replaceable(index);
     if (has_it()) {  // an earlier call came so far
@@ -212,6 +215,7 @@ std::optional<Refusal> NodeIngress::hand_over(uint32_t index, const Until& until
   std::memcpy(target.info.super.target_uuid, info.super.target_uuid, 16);
   target.info.super.capacity_bytes = info.super.capacity_bytes;
   target.lost = Status();
+  target.failed_now = false;  // who fails it from here on fails the new one
   ++target.replaced;
   logf(LogLevel::kWarn, "control",
        "target %u %s HAS ANOTHER DRIVE, as the operator asked: uuid %s, %" PRIu64
@@ -279,7 +283,6 @@ control::Answer<control::Target> NodeIngress::target_replace(const control::Targ
   if (auto refusal = hand_over(name.index, until)) return *refusal;
   const auto late = settle_in(name.index, until);
   const std::lock_guard<std::mutex> lock(node_.mutex);
-  target.failed_now = false;  // the cores know more
   if (late) return *late;
   target.coming.reset();
   control::Target out = row(name.index);  // of a second ago, but for this

@@ -299,7 +299,9 @@ void RepairTable::watch() {
   }
   const uint64_t blocks = windows_[0].blocks + windows_[1].blocks;
   const Nanos took_ns = now_ns - windows_[0].begun_ns;
-  const uint64_t eta_s = blocks == 0 ? 0 : (left * took_ns / blocks + kSecond - 1) / kSecond;
+  const bool is_paused = context_.options.repair_bytes_per_s == 0;
+  const uint64_t eta_s =
+      blocks == 0 || is_paused ? 0 : (left * took_ns / blocks + kSecond - 1) / kSecond;
   context_.metrics.repair_eta_s.set(static_cast<int64_t>(eta_s));
   context_.metrics.repairs_live.set(live());
 }

@@ -41,7 +41,7 @@ std::vector<flash::TargetInfo> World::prepare_targets() {
   if (!common) fail(std::string("common_start: ") + common.error().what());
   expect(common->boot_generation > list_.boot_generation, "a start counts as one before");
   list_.blank = false;
-  list_.boot_generation = common->boot_generation;
+  list_.boot_generation = generation_ = common->boot_generation;
   list_.slices = options_.slices;  // tiny targets would be given fewer
   list_.generations = common->generations;
   for (uint32_t t = 0; t < options_.targets; ++t) {
@@ -89,13 +89,14 @@ void World::replace_now(uint32_t target) {
               bytes.begin() + bytes_of(flash::kHeadPages));
   }
   flash::TargetOptions options = target_options(target);
-  options.boot_generation = list_.boot_generation;
+  options.boot_generation = generation_;
   options.generations = life_->shards.front()->flash().generations();
   const auto info = flash::prepare_platter(*platters_[target], options, node_uuid_, entropy_);
   if (!info) fail(std::string("prepare_platter: ") + info.error().what());
   expect(info->formatted_now, "a blank drive is adopted");
   supers_[target] = info->super;
-  witnesses_[target] = {.from = list_.boot_generation + 1, .missed = {{list_.boot_generation, 0}}};
+  witnesses_[target] = {.from = generation_ + 1, .missed = {{generation_, 0}}};
+  list_.boot_generation = std::max(list_.boot_generation, generation_ + 1);
   replaced_any_ = true;
   for (uint32_t s = 0; s < options_.shards; ++s) {
     auto device = make_device(*life_->reactors[s], target);
@@ -163,7 +164,7 @@ void World::see_missed() {
     now.drained = (drained_ >> t & 1) != 0;
     all.push_back(now);
   }
-  flash::witness_now(all, list_.boot_generation, recovering());
+  flash::witness_now(all, generation_, recovering());
   for (uint32_t t = 0; t < options_.targets; ++t)
     witnesses_[t] = all[t].witness;
 }
@@ -189,7 +190,7 @@ uint32_t World::present() const {
 uint32_t World::present_old() const {
   uint32_t targets = present();
   for (uint32_t t = 0; t < options_.targets; ++t)
-    targets &= witnesses_[t].from == list_.boot_generation ? ~(1u << t) : ~0u;
+    targets &= witnesses_[t].from == generation_ ? ~(1u << t) : ~0u;
   return targets;
 }
 

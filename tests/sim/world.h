@@ -209,7 +209,8 @@ class World {
   bool only_stale_ = false;   // ... all that know of every purge
   uint32_t draining_ = 0, drained_ = 0;
   std::pair<uint32_t, uint32_t> swapped_{0, 0};  // before the next life; equal: none
-  flash::TargetLook list_;  // what the node keeps beside its targets: the last start
+  flash::TargetLook list_;   // what the node keeps beside its targets: the last start, or one more
+  uint32_t generation_ = 0;  // of this start
   std::vector<flash::Witness> witnesses_;
   bool replaced_any_ = false;              // a drained one, too: what only it knew is gone
   std::vector<flash::Superblock> supers_;  // as of the last start

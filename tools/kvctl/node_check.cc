@@ -139,9 +139,10 @@ void check_repair(const v1::GetStatusResponse& status, std::vector<Finding>& out
   }
   const std::string left = plural(repair.blocks_left(), "block") + " left to be rebuilt or moved";
   if (repair.rate_bytes_per_s() == 0) {
-    out.push_back({Severity::kWarning, "repair", left + ", and repair is off",
-                   "kvctl policy set repair_mb_per_s 200; where --repair-mb-per-s was 0 at the start, "
-                   "restart with a rate"});
+    out.push_back(
+        {Severity::kWarning, "repair", left + ", and repair is off",
+         "kvctl policy set repair_mb_per_s 200; where --repair-mb-per-s was 0 at the start, "
+         "restart with a rate"});
   } else {
     // That blocks lack a fragment is "thin", which the node says itself; this may be a drain.
     const std::string when = repair.eta_ns() > 0

@@ -35,7 +35,7 @@ TEST(SeeNodeWhole, AnOlderRoundOfTheListsIsNotThisOne) {
     OlderRound older{config.metrics_path()};
     node.lists.begin(OlderRound::work, &older);
     std::string unended;
-    EXPECT_TRUE(see_node_whole(node, 3 * kSecond, &unended).ok());
+    EXPECT_TRUE(see_node_whole(node, 10 * kSecond, &unended).ok());
     EXPECT_EQ(unended, "the lists of " + folder);
     EXPECT_EQ(node.lists_seen.round, 0u);
     EXPECT_EQ(node.round, 1u);

@@ -74,7 +74,7 @@ class Policies : public testing::Test {
 TEST_F(Policies, ALateShardIsNamedAndKeepsNoOtherFromBeingTold) {
   run(1);
   run(2);
-  auto late = ingress_->policy_set("repair_mb_per_s", "0", 6 * kSecond);
+  auto late = ingress_->policy_set("repair_mb_per_s", "0", 12 * kSecond);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.refusal().code, Code::kTimedOut);
   EXPECT_NE(late.refusal().text.find("not known yet to shards 0:"), std::string::npos)
