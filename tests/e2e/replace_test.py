@@ -81,6 +81,7 @@ class ReplaceTest(unittest.TestCase):
         old = self.uuid()
         # Before the first numbers of a life nobody knows whether it works.
         self.assertEqual(self.metric('varve_target_ok_shards{target="1"}', lambda n: n == 2), 2)
+        self.assertEqual(self.metric("varve_recovering", lambda n: n == 0), 0)
         works = self.kvctl("targets", "replace", "1")
         self.assertIn("fail or drain it first", works.stdout + works.stderr)
         self.under_load(self.replace)
