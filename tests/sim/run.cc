@@ -435,12 +435,11 @@ class Run {
     // Without parity it borrows as much as the largest block takes.
     const bool room = !node.tight && (node.scheme.m == 0 || node.repair_bytes >= kMiB);
     const bool whole = room && node.targets >= node.scheme.width();
-    for (uint32_t i = 0; i < 600 && whole && world_.thin_count() > 0; ++i) {
-      turn_for(200 * kMillisecond);
-      truth_.look();
+    if (whole) repair_all();
+    if (whole && operates_ && !drained_ && node.scheme.m > 0 && replaces_.chance(500)) {
+      replace_one();
+      repair_all();
     }
-    world_.expect(!whole || world_.thin_count() == 0,
-                  std::to_string(world_.thin_count()) + " blocks stay thin");
     const bool empties = whole && drained_ && !emptied_ && node.targets > node.scheme.width();
     for (uint32_t i = 0; i < 600 && empties && !emptied_; ++i) {
       turn_for(200 * kMillisecond);
@@ -455,6 +454,30 @@ class Run {
                                                    short_name(fragment.block.base) + " position " +
                                                    std::to_string(fragment.position));
     }
+  }
+
+  void repair_all() {
+    for (uint32_t i = 0; i < 600 && world_.thin_count() > 0; ++i) {
+      turn_for(200 * kMillisecond);
+      truth_.look();
+    }
+    world_.expect(world_.thin_count() == 0,
+                  std::to_string(world_.thin_count()) + " blocks stay thin");
+  }
+
+  // With all at rest: where there are just enough targets, what it held can only be made whole on
+  // the new one.
+  void replace_one() {
+    const auto target = static_cast<uint32_t>(replaces_.below(world_.options().targets));
+    world_.give_up(target);
+    for (uint32_t i = 0; i < 200 && !world_.can_replace(target); ++i)
+      turn_for(100 * kMillisecond);
+    world_.expect(world_.can_replace(target), "a target that failed at rest cannot be replaced");
+    truth_.target_replaced(target);
+    world_.replace_now(target);
+    ++result_.replaced_targets;
+    turn_for(2 * kSecond);
+    world_.expect((world_.works_all() >> target & 1) != 0, "a new drive is not taken in");
   }
 
   // I4: what lacked a rank when the last lease ended was seen so by one walk and dropped by the
