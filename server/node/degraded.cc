@@ -9,7 +9,7 @@ const char* degraded_remedy(DegradedReason reason) {
   switch (reason) {
     case DegradedReason::kTarget:
       return "targets have failed: what no parity covers is a miss until they are back; bring them "
-             "back, or replace what is dead, and restart";
+             "back and restart, or replace what is dead";
     case DegradedReason::kIoFallback:
       return "shards run without io_uring: slower; allow it and restart";
     case DegradedReason::kNoSpace:
