@@ -126,6 +126,7 @@ class NodeIngress final : public control::Ingress {
   std::optional<control::Refusal> bring_in(const Newcomer& newcomer, uint64_t capacity_bytes,
                                            const Until& until);
   std::optional<control::Refusal> hand_over(uint32_t index, const Until& until);
+  bool works_now(uint32_t target, const Until& until);  // for every core
   std::optional<control::Refusal> settle_in(uint32_t target, const Until& until);
   void rest();
 

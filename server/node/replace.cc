@@ -20,6 +20,7 @@ namespace {
 using control::Refusal;
 
 constexpr auto kPause = std::chrono::milliseconds(20);
+constexpr const char* kWorks = ", works: fail or drain it first";
 
 struct AskReplaceable {
   Shard* shard;
@@ -95,8 +96,8 @@ std::optional<Refusal> NodeIngress::refuse_replace(const control::TargetName& na
   const std::string& place = target.info.path;
   const std::string text = "target " + std::to_string(name.index) + ", " + place;
   if (works(name.index) && !target.drained) {
-    return Refusal::state(text + (target.draining ? ", is being drained: wait until it is empty"
-                                                  : ", works: fail or drain it first"));
+    return Refusal::state(
+        text + (target.draining ? ", is being drained: wait until it is empty" : kWorks));
   }
   if (node_.view.at_ns == 0 ||
       node_.view.degraded[static_cast<uint8_t>(DegradedReason::kRecovering)]) {
@@ -226,6 +227,13 @@ std::optional<Refusal> NodeIngress::hand_over(uint32_t index, const Until& until
   return std::nullopt;
 }
 
+bool NodeIngress::works_now(uint32_t target, const Until& until) {
+  return std::all_of(node_.threads.begin(), node_.threads.end(), [&](const auto& thread) {
+    auto asked = ask(thread->index, AskWorks{thread->shard.get(), target}, until);
+    return asked && asked->works;
+  });
+}
+
 // It serves when its slices are known to be empty, on every core.
 std::optional<Refusal> NodeIngress::settle_in(uint32_t target, const Until& until) {
   for (uint32_t s = 0; s < node_.threads.size();) {
@@ -262,9 +270,11 @@ control::Answer<control::Target> NodeIngress::target_replace(const control::Targ
   const Until until = this->until(limit_ns);
   auto change = begin_change(until);
   if (!change) return change.refusal();
+  bool is_drained = false;
   {
     const std::lock_guard<std::mutex> lock(node_.mutex);
     if (auto refusal = refuse_replace(name, path)) return *refusal;
+    is_drained = node_.targets[name.index].drained;
   }
   NodeTarget& target = node_.targets[name.index];
   Newcomer newcomer{node_.config, node_.identity, name.index, target};
@@ -275,7 +285,14 @@ control::Answer<control::Target> NodeIngress::target_replace(const control::Targ
   uint64_t capacity_bytes = 0;
   bool resumes = false;
   const Failure failure = look_newcomer(newcomer, &capacity_bytes, &resumes);
-  if (!failure.ok()) return Refusal::state(failure.text + "; nothing was changed");
+  if (!failure.ok()) {
+    // The numbers are of a second ago: another call may have replaced it since.
+    if (!is_drained && works_now(name.index, until)) {
+      return Refusal::state("target " + std::to_string(name.index) + ", " + target.info.path +
+                            kWorks);
+    }
+    return Refusal::state(failure.text + "; nothing was changed");
+  }
   if (!resumes) {
     if (auto refusal = vacate(name.index, until)) return *refusal;
     if (auto refusal = bring_in(newcomer, capacity_bytes, until)) return *refusal;

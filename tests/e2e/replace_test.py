@@ -74,6 +74,9 @@ class ReplaceTest(unittest.TestCase):
         os.rename(self.target, self.target + ".old")
         taken = self.kvctl("targets", "replace", "1")
         self.assertEqual(taken.returncode, 0, taken.stdout + taken.stderr)
+        # Before the next numbers, too, nobody is told to put another one there.
+        works = self.kvctl("targets", "replace", "1")
+        self.assertIn("works: fail or drain it first", works.stdout + works.stderr)
 
     def test_a_drive_is_replaced_under_load_and_a_kill_loses_nothing(self):
         self.start()
