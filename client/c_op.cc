@@ -11,9 +11,8 @@ Status purge(Handle& handle, const varve_purge_request* given, varve_op* out) {
   if (in.kind < VARVE_PURGE_BLOCKS || in.kind > VARVE_PURGE_DOMAIN) {
     return Status::invalid("purge: of blocks, a lineage or the domain");
   }
-  if (in.count > wire::kIdsMax || (in.count > 0 && in.ids == nullptr)) {
-    return Status::invalid("purge: at most 2048 ids");
-  }
+  if (in.count > wire::kIdsMax) return Status::invalid("purge: at most 2048 ids");
+  if (in.count > 0 && in.ids == nullptr) return Status::invalid("purge: null ids");
   PurgeRequest request;
   request.kind = static_cast<wire::PurgeKind>(in.kind);
   request.format = in.format;

@@ -195,17 +195,27 @@ OpId Core::adopt(std::unique_ptr<OpType> op) {
 }
 
 namespace {
-Status check_ids(size_t ids, size_t slots) {
-  if (ids == 0) return Status::invalid("no ids");
-  if (ids > wire::kIdsMax) return Status::invalid("more than 2048 ids in one op; split the prefix");
-  if (slots != ids) return Status::invalid("slots: one per id is needed");
-  return Status();
+// Zeros are what is left of ids that could not be made; two prompts must not share them.
+Status check_none(const std::vector<BaseId>& ids) {
+  const bool none =
+      std::any_of(ids.begin(), ids.end(), [](const BaseId& id) { return id.is_zero(); });
+  return none ? Status::invalid("an id is all zeros, which is none") : Status();
+}
+
+Status check_ids(const std::vector<BaseId>& ids, size_t slots) {
+  if (ids.empty()) return Status::invalid("no ids");
+  if (ids.size() > wire::kIdsMax) {
+    return Status::invalid("more than 2048 ids in one op; split the prefix");
+  }
+  if (slots != ids.size()) return Status::invalid("slots: one per id is needed");
+  return check_none(ids);
 }
 }  // namespace
 
 Result<OpId> Core::match(MatchRequest request) {
   if (find_format(request.format) == nullptr) return Status::invalid("match: unknown format");
   if (request.ids.empty()) return Status::invalid("match: no ids");
+  VARVE_RETURN_IF_ERROR(check_none(request.ids));
   if (request.of == MatchOf::kEach && request.lease_ms != 0) {
     return Status::invalid("match of each: there is no lease");
   }
@@ -243,7 +253,7 @@ Result<OpId> Core::begin_pull(PullRequest request, std::vector<Attempt> attempts
   const ClientFormat* format = find_format(request.format);
   if (format == nullptr) return Status::invalid("pull: unknown format");
   if (request.rank >= format->format.rank_count()) return Status::invalid("pull: no such rank");
-  VARVE_RETURN_IF_ERROR(check_ids(request.ids.size(), request.slots.size()));
+  VARVE_RETURN_IF_ERROR(check_ids(request.ids, request.slots.size()));
   if (request.layout == nullptr) return Status::invalid("pull: no layout");
   const auto& layers = format->format.ranks[request.rank];
   if (request.layer_first >= layers.size()) return Status::invalid("pull: no such layer");
@@ -261,7 +271,7 @@ Result<OpId> Core::push(PushRequest request) {
   const ClientFormat* format = find_format(request.format);
   if (format == nullptr) return Status::invalid("push: unknown format");
   if (request.rank >= format->format.rank_count()) return Status::invalid("push: no such rank");
-  VARVE_RETURN_IF_ERROR(check_ids(request.ids.size(), request.slots.size()));
+  VARVE_RETURN_IF_ERROR(check_ids(request.ids, request.slots.size()));
   if (request.layout == nullptr) return Status::invalid("push: no layout");
   VARVE_TRY(auto layout, BoundLayout::bind(*request.layout, format->format.ranks[request.rank],
                                            request.slots, regions_, bounce_.rule()));

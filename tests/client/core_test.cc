@@ -34,6 +34,7 @@ TEST(CoreTest, RequestsThatCannotBeMeantAreRefusedAtOnce) {
   EXPECT_EQ(pull([](auto& r) { r.format = 0; }), Code::kInvalid);
   EXPECT_EQ(pull([](auto& r) { r.rank = 1; }), Code::kInvalid);
   EXPECT_EQ(pull([](auto& r) { r.ids.clear(), r.slots.clear(); }), Code::kInvalid);
+  EXPECT_EQ(pull([](auto& r) { r.ids[1] = BaseId(); }), Code::kInvalid) << "an id that is none";
   EXPECT_EQ(pull([](auto& r) { r.slots.pop_back(); }), Code::kInvalid);
   EXPECT_EQ(pull([](auto& r) { r.slots[1] = 4; }), Code::kInvalid);
   EXPECT_EQ(pull([](auto& r) { r.layout = nullptr; }), Code::kInvalid);

@@ -66,6 +66,15 @@ struct AddOption {
         ->type_name(option.value)
         ->check(number_problem);
   }
+  // What a script left empty would count as not given: a guard, or a name, that is not there.
+  CLI::Option* operator()(std::string Arguments::*field) const {
+    return app.add_option(option.name, arguments.*field, help)
+        ->type_name(option.value)
+        ->check([](const std::string& word) {
+          return word.empty() ? std::string("it is empty; give it, or leave it out")
+                              : std::string();
+        });
+  }
   template <class T>
   CLI::Option* operator()(T Arguments::*field) const {
     return app.add_option(option.name, arguments.*field, help)->type_name(option.value);
@@ -210,7 +219,8 @@ Parsed CommandTree::Tree::found() const {
   const double timeout_s = arguments.timeout_s;
   if (out.run == nullptr) {
     out.problem = "no command is given; kvctl --help lists them";
-  } else if (timeout_s != 0 && !(timeout_s >= kTimeoutMin && timeout_s <= kTimeoutMax)) {
+  } else if (app.count("--timeout") > 0 &&
+             !(timeout_s >= kTimeoutMin && timeout_s <= kTimeoutMax)) {
     out.problem = "--timeout must be 0.1 to 3600 seconds";
   }
   for (const auto& [option, address] :

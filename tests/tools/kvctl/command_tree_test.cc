@@ -46,6 +46,9 @@ TEST(CommandTree, SaysWhatIsWrong) {
       {{"targets", "drain", "4294967296"}, "INDEX"},
       {{"status", "--forse"}, "--forse"},
       {{"--timeout", "0.01", "status"}, "--timeout"},
+      {{"--timeout", "0", "status"}, "--timeout"},
+      {{"targets", "fail", "1", "--uuid", ""}, "--uuid"},  // as a script gives what it lacks
+      {{"targets", "replace", "1", "--uuid="}, "--uuid"},
       {{"--timeout", "1e9", "status"}, "--timeout"},
       {{"--timeout", "nan", "status"}, "--timeout"},
       {{"--control", "7441", "status"}, "HOST:PORT"},
