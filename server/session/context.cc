@@ -295,6 +295,8 @@ void SessionMetrics::register_times(MetricSet& set) {
   time("reserve", reserve_ns);
   time("commit", commit_ns);
   time("pull", pull_ns);
+  time("follow", follow_ns);
+  time("renew", renew_ns);
   time("cancel", cancel_ns);
   time("cancel_extent", fence_ns);
   time("purge", purge_ns);

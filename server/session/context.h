@@ -88,6 +88,7 @@ struct SessionMetrics {
   Counter reservations_expired, leases_expired, pulls_timed_out, corrupt_extents;
   Counter pushed_bytes, pulled_bytes;
   Histogram match_ns, reserve_ns, commit_ns, pull_ns, credit_wait_ns, cancel_ns, fence_ns, purge_ns;
+  Histogram follow_ns, renew_ns;
   void register_in(MetricSet& metrics);
 
  private:

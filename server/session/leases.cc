@@ -133,6 +133,7 @@ void Leases::renew(uint64_t op, uint64_t id, uint32_t lease_ms) {
   context.reactor.cancel(lease->timer);
   lease->renewing = true;
   lease->renew_op = op;
+  lease->renew_began_ns = context.reactor.now_ns();
   lease->renew_ms = std::min(lease_ms, context.options.lease_ms_max);
   for (uint32_t s = 0; s < lease->by_shard.size(); ++s) {
     if (lease->by_shard[s] == 0) continue;
@@ -161,6 +162,8 @@ void Leases::on_renewed(Part& part) {
 // A lease that is over at one home is over: what others still keep of it goes.
 void Leases::merge_renewed(SessionLease& lease) {
   lease.renewing = false;
+  SessionContext& context = scope_.context;
+  context.metrics.renew_ns.record(context.reactor.now_ns() - lease.renew_began_ns);
   if (scope_.over()) {  // the GoneParts do the rest
     if (lease.linked()) active_.remove(&lease);
     return drop(lease);

@@ -29,6 +29,7 @@ struct SessionLease : ListHook {
   bool release_wanted = false;  // RELEASED is owed
   uint64_t release_op = 0, renew_op = 0;
   uint32_t renew_ms = 0;
+  Nanos renew_began_ns = 0;
   std::unique_ptr<ReleasePart[]> releases;
   std::unique_ptr<RenewPart[]> renewals;
 };

@@ -269,7 +269,11 @@ void Requests::answer_pull(PendingPull& request) {
   }
   body.count = request.lease_over ? 0 : request.ids.count;
   if ((scope_.features & wire::kFeatureTiers) != 0) body.tiers = request.tiers;
-  if (request.follow == nullptr) learn(request);  // a follow is as fast as its pusher
+  if (request.follow == nullptr) {
+    learn(request);
+  } else {  // as fast as its pusher: it teaches nothing
+    context.metrics.follow_ns.record(context.reactor.now_ns() - request.began_ns);
+  }
   count_pull(request);
   scope_.reply(context.encoder().pulled(request.op, body, {request.codes.data(), body.count}));
   finish(request);

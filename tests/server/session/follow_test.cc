@@ -135,6 +135,8 @@ TEST(Follow, AnExtentArrivesAsSoonAsItIsPushed) {
   EXPECT_EQ(world.metric("varve_follow_extents_total"), 8);
   EXPECT_EQ(world.metric("varve_follow_bytes_total"), static_cast<int64_t>(2 * kBlockBytes));
   EXPECT_EQ(world.metric("varve_follow_blocks_total", "code=\"ok\""), 2);
+  EXPECT_EQ(world.requests_timed("follow"), 1u);
+  EXPECT_EQ(world.requests_timed("pull"), 0u) << "it is as fast as its pusher";
 }
 
 TEST(Follow, OnlyTheLayersAskedFor) {

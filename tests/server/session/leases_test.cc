@@ -157,7 +157,9 @@ TEST(Leases, RenewReachesEveryHomeAndMakesItLast) {
   world.run_for(200 * kMillisecond);
   EXPECT_EQ(world.metric("varve_session_leases"), 0);
   EXPECT_EQ(world.metric("varve_session_leases_renewed_total"), 1);
+  EXPECT_EQ(world.requests_timed("renew"), 1u);
   EXPECT_EQ(a.renew(held.lease, 500).code, static_cast<uint8_t>(Code::kTimedOut));
+  EXPECT_EQ(world.requests_timed("renew"), 1u) << "no home was asked";
 }
 
 TEST(Leases, ARenewalIsCutToTheLimitAndSaysSo) {

@@ -389,4 +389,12 @@ int64_t World::metric(const std::string& name, const std::string& labels) {
   return metrics.snapshot().number(name, labels);
 }
 
+uint64_t World::requests_timed(const std::string& kind) {
+  for (const MetricSnapshot::Value& value : metrics.snapshot().values) {
+    const bool is_time = value.name.name == "varve_session_request_seconds";
+    if (is_time && value.name.labels == "kind=\"" + kind + "\"") return value.histogram.count();
+  }
+  return 0;
+}
+
 }  // namespace varve::test

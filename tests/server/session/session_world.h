@@ -241,6 +241,7 @@ class World {
     return run_until([this] { return at_rest(); }, 20 * kSecond);
   }
   int64_t metric(const std::string& name, const std::string& labels = "");
+  uint64_t requests_timed(const std::string& kind);  // how many varve_session_request_seconds has
   FakeHome& home_of(const BaseId& id) {
     return *homes[Shard::home(id, kSlicesDefault, static_cast<uint32_t>(homes.size()))];
   }
