@@ -9,6 +9,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,8 @@ class PeerLane {
     put(std::as_bytes(std::span(prefix)));
     put(head);
   }
+  // Why the last receive() was empty.
+  const std::string& end() const { return end_; }
   // The head of the next message; empty when the connection is over.
   std::vector<std::byte> receive() {
     uint32_t prefix[4] = {};
@@ -52,6 +56,7 @@ class PeerLane {
   void put(ConstByteSpan bytes) {
     while (!bytes.empty()) {
       const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return;  // it is closed: receive() says so
       bytes = bytes.subspan(static_cast<size_t>(n));
     }
@@ -59,12 +64,18 @@ class PeerLane {
   bool get(ByteSpan bytes) {
     while (!bytes.empty()) {
       const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), 0);
-      if (n <= 0) return false;
+      // With a timeout set a wait ends so also where the process was only stopped for a while.
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        end_ = n == 0 ? "the peer closed" : std::strerror(errno);
+        return false;
+      }
       bytes = bytes.subspan(static_cast<size_t>(n));
     }
     return true;
   }
   int fd_;
+  std::string end_ = "nothing was asked";
 };
 
 struct PeerReply {
@@ -131,7 +142,11 @@ class Peer {
     lane.send(encoder().hello(next_op(), body, std::as_bytes(std::span(token_)), "peer"));
     const std::vector<std::byte> reply = lane.receive();
     const Result<wire::Frame> frame = wire::decode(reply);
-    if (!frame) return Code::kInternal;
+    if (!frame) {
+      ADD_FAILURE() << "HELLO was not answered: "
+                    << (reply.empty() ? lane.end() : std::string(frame.error().what()));
+      return Code::kInternal;
+    }
     if (const auto* refused = std::get_if<wire::RefusedView>(&frame->body)) {
       return static_cast<Code>(refused->body.code);
     }
