@@ -28,8 +28,11 @@ int32_t tell_manager(std::string_view words) {
   const timeval limit = {1, 0};  // a manager that does not read is no reason to stand still
   (void)::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
-  const ssize_t sent = ::sendto(fd, words.data(), words.size(), MSG_NOSIGNAL,
-                                reinterpret_cast<const sockaddr*>(&address), bytes);
+  ssize_t sent = 0;
+  do {  // with a limit set, a process that is stopped and continued meanwhile is told EINTR
+    sent = ::sendto(fd, words.data(), words.size(), MSG_NOSIGNAL,
+                    reinterpret_cast<const sockaddr*>(&address), bytes);
+  } while (sent < 0 && errno == EINTR);
   const int32_t error = sent < 0 ? errno : 0;
   ::close(fd);
   return error;
