@@ -162,24 +162,24 @@ void Leases::on_renewed(Part& part) {
 // A lease that is over at one home is over: what others still keep of it goes.
 void Leases::merge_renewed(SessionLease& lease) {
   lease.renewing = false;
-  SessionContext& context = scope_.context;
-  context.metrics.renew_ns.record(context.reactor.now_ns() - lease.renew_began_ns);
   if (scope_.over()) {  // the GoneParts do the rest
     if (lease.linked()) active_.remove(&lease);
     return drop(lease);
   }
+  SessionContext& context = scope_.context;
+  context.metrics.renew_ns.record(context.reactor.now_ns() - lease.renew_began_ns);
   bool over = lease.release_wanted;
   for (uint32_t s = 0; s < lease.by_shard.size(); ++s) {
     if (lease.by_shard[s] != 0 && !lease.renewals[s].status.ok()) over = true;
   }
   if (!over) {
-    scope_.context.metrics.leases_renewed.add();
+    context.metrics.leases_renewed.add();
     arm(lease, lease.renew_ms * kMillisecond);
     return answer_renew(lease.renew_op, Code::kOk, lease.renew_ms);
   }
   answer_renew(lease.renew_op, Code::kTimedOut, 0);
   if (!lease.release_wanted) {
-    scope_.context.metrics.leases_expired.add();
+    context.metrics.leases_expired.add();
     active_.remove(&lease);
   }
   release_all(lease);

@@ -1,11 +1,17 @@
 // Goal: each word arrives at the socket that NOTIFY_SOCKET names, as one datagram, whether that is
-// a file or an abstract name; without a manager, or with a bad name, nothing is sent.
+// a file or an abstract name; without a manager, or with a bad name, nothing is sent. A signal is
+// no reason to say a word less.
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "tests/server/host/host_folder.h"
 
@@ -52,6 +58,35 @@ TEST(HostManager, EachWordIsOneDatagram) {
     EXPECT_EQ(manager.heard(), "STOPPING=1");
     EXPECT_EQ(manager.heard(), "");
   }
+}
+
+// The manager reads nothing until its queue is full, so that the next word waits, under signals.
+TEST(HostManager, AWordThatWaitsIsNotLostToASignal) {
+  struct sigaction nothing = {}, before = {};
+  nothing.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &nothing, &before), 0);
+  const Manager manager("@varve-test-" + std::to_string(::getpid()));
+  uint32_t words = 0;
+  while (tell_manager("STATUS=full") == 0)
+    ASSERT_LT(++words, 100000u);
+  ASSERT_GT(words, 0u);
+
+  std::atomic<bool> answered = false;
+  std::thread signals([&, waiting = ::pthread_self()] {
+    constexpr uint32_t kSignals = 20;
+    for (uint32_t i = 0; i < kSignals && !answered; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      ::pthread_kill(waiting, SIGUSR1);
+    }
+    while (!manager.heard().empty()) {
+    }
+  });
+  const int32_t error = tell_manager("READY=1");
+  answered = true;
+  signals.join();
+  // Where this machine stands still for longer than the word waits, it is EAGAIN.
+  EXPECT_TRUE(error == 0 || error == EAGAIN) << std::strerror(error);
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(HostManager, WithoutAManagerNothingIsSent) {

@@ -235,6 +235,7 @@ TEST(Leases, ARenewalOnItsWayWhenTheSessionEndsIsWaitedFor) {
   world.homes[0]->release_held();
   EXPECT_TRUE(world.settle());
   EXPECT_EQ(world.metric("varve_session_leases"), 0);
+  EXPECT_EQ(world.requests_timed("renew"), 0u) << "nobody was answered";
 }
 
 }  // namespace
